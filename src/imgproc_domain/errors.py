@@ -1,0 +1,145 @@
+"""One small tree of exceptions. A class is a decision its caller makes; `code` is the stable identifier it shows.
+
+Expected outcomes (a denied grant, a failed model) are values, not exceptions: see `outcome` and `policy`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import ClassVar, Final
+
+from imgproc_domain.text import clean
+
+MESSAGE_LIMIT: Final = 500
+
+
+class ImgprocError(Exception):
+    """Base of every error that a caller of imgproc is meant to handle.
+
+    `code` never changes for the same cause; `message` is for a person and may; `details` holds only plain values.
+    """
+
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.message = clean(message, MESSAGE_LIMIT)
+        self.details: Mapping[str, object] = details
+
+
+class InvalidValue(ImgprocError, ValueError):
+    """A value could not be parsed at the edge."""
+
+    code = "validation_error"
+
+
+class InvalidQuery(InvalidValue):
+    """The search text is blank or too long."""
+
+    code = "invalid_query"
+
+
+class InvalidReverseImagePolicy(InvalidValue):
+    """The policy is neither ``forbid`` nor ``auto``."""
+
+    code = "invalid_reverse_image_policy"
+
+
+class MemeNotFound(ImgprocError):
+    """No such meme in this scope; a foreign id answers exactly like an unknown one."""
+
+    code = "meme_not_found"
+
+
+class TaskNotFound(ImgprocError):
+    """No such task or job in this scope; a foreign id answers exactly like an unknown one."""
+
+    code = "task_not_found"
+
+
+class GenerationPolicyConflict(ImgprocError):
+    """The meme already has an active job under another reverse-image policy."""
+
+    code = "generation_policy_conflict"
+
+
+class JobNotRetryable(ImgprocError):
+    """Only a failed, blocked or unknown job can be retried."""
+
+    code = "job_not_retryable"
+
+
+class CacheNotReady(ImgprocError):
+    """Nothing in this scope can be found yet."""
+
+    code = "cache_not_ready"
+
+
+class PictureRejected(ImgprocError):
+    """The uploaded bytes are no picture that imgproc accepts. Each subclass names one reason."""
+
+
+class UnsupportedMedia(PictureRejected):
+    code = "unsupported_media"
+
+
+class ImageCorrupt(PictureRejected):
+    code = "image_corrupt"
+
+
+class ImageTooLarge(PictureRejected):
+    code = "image_too_large"
+
+
+class TooManyPixels(PictureRejected):
+    code = "too_many_pixels"
+
+
+class TooManyFrames(PictureRejected):
+    code = "too_many_frames"
+
+
+class OperationDenied(ImgprocError):
+    """The operation policy refused, for one of three stable reasons given as `code`."""
+
+    def __init__(self, reason: str, message: str, retry_at: datetime | None = None) -> None:
+        super().__init__(message, retry_at=retry_at)
+        self.reason = reason
+        self.retry_at = retry_at
+
+
+class InsufficientStorage(ImgprocError):
+    """The blob store has no room for the bytes."""
+
+    code = "insufficient_storage"
+
+
+class ModelNotConfigured(ImgprocError):
+    """A model's package, file or key is missing; the message says which and how to get it."""
+
+    code = "model_not_configured"
+
+
+class DatabaseUnavailable(ImgprocError):
+    """The database did not answer, or ended the transaction; nothing of the transaction was kept."""
+
+    code = "database_unavailable"
+
+
+class CommitOutcomeUnknown(DatabaseUnavailable):
+    """The connection ended while COMMIT was on its way: the transaction may or may not have been kept."""
+
+
+class Conflict(ImgprocError):
+    """Somebody else was first: a unique key or a serialization check refused. Read again, decide again."""
+
+    code = "conflict"
+
+
+class StaleClaim(ImgprocError):
+    """A write-back whose claim is no longer current. Nothing was written."""
+
+    code = "stale_claim"
+
+
+class IllegalTransition(AssertionError):
+    """A state machine was asked for an edge it does not have: a bug in the caller."""

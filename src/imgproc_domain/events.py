@@ -1,0 +1,79 @@
+"""Facts to observe. They carry ids and codes only: never agent text, file names or secrets."""
+
+from attrs import frozen
+
+from imgproc_domain.claim import Fence
+from imgproc_domain.diagnosis import ErrorCode
+from imgproc_domain.ids import AttemptId, JobId, TaskId
+from imgproc_domain.job import JobStatus
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import Stage, TaskType
+
+
+@frozen
+class JobOpened:
+    scope: Scope
+    job_id: JobId
+    revision: int
+
+
+@frozen
+class StageOpened:
+    scope: Scope
+    job_id: JobId
+    stage: Stage
+    task_id: TaskId
+
+
+@frozen
+class JobEnded:
+    scope: Scope
+    job_id: JobId
+    status: JobStatus
+    code: ErrorCode | None
+
+
+@frozen
+class TaskClaimed:
+    scope: Scope
+    task_id: TaskId
+    task_type: TaskType
+    generation: int
+
+
+@frozen
+class TaskSettled:
+    scope: Scope
+    task_id: TaskId
+    task_type: TaskType
+    status: str
+    code: ErrorCode | None
+
+
+@frozen
+class LeaseExpired:
+    scope: Scope
+    task_id: TaskId
+    task_type: TaskType
+    losses: int
+
+
+@frozen
+class WriteBackFenced:
+    """A write-back of a claim that is no longer current was rejected; ``attempt_id`` names the late evidence."""
+
+    scope: Scope
+    task_id: TaskId
+    generation: int
+    reason: Fence
+    attempt_id: AttemptId | None
+
+
+@frozen
+class GrantMoved:
+    scope: Scope
+    task_id: TaskId
+    step: str
+
+
+Event = JobOpened | StageOpened | JobEnded | TaskClaimed | TaskSettled | LeaseExpired | WriteBackFenced | GrantMoved

@@ -1,0 +1,47 @@
+"""Identifiers and parse-once values.
+
+Row ids are UUIDv7 made by the application, so that they sort by age without a sequence. Attempt, request and
+session ids are random strings of at least 128 bits, because whoever can guess one could claim its result.
+"""
+
+import re
+from typing import NewType, Self
+from uuid import UUID
+
+from attrs import frozen
+
+from imgproc_domain.errors import InvalidValue
+
+MemeId = NewType("MemeId", UUID)
+JobId = NewType("JobId", UUID)
+TaskId = NewType("TaskId", UUID)
+GrantId = NewType("GrantId", UUID)
+AttemptId = NewType("AttemptId", str)
+WorkerId = NewType("WorkerId", str)
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@frozen(order=True)
+class Sha256:
+    """A SHA-256 digest as 64 lower-case hexadecimal digits."""
+
+    hex: str
+
+    @classmethod
+    def parse(cls, raw: str) -> Self:
+        """Return the digest written in ``raw``; raises `InvalidValue` for anything else."""
+        if not _SHA256.fullmatch(raw):
+            raise InvalidValue("a SHA-256 digest is 64 lower-case hexadecimal digits")
+        return cls(raw)
+
+    def __str__(self) -> str:
+        return self.hex
+
+
+def uuid7(unix_ms: int, entropy: bytes) -> UUID:
+    """Build a UUIDv7 (RFC 9562) from milliseconds since 1970 and 10 random bytes."""
+    value = (unix_ms & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(entropy[:10], "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return UUID(int=value)

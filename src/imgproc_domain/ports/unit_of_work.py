@@ -1,0 +1,70 @@
+"""One transaction, one scope."""
+
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Protocol
+
+from imgproc_domain.ports.claims import ClaimStore, JobClaimStore
+from imgproc_domain.ports.execution import AttemptStore, GrantStore, ReleaseOutbox, SlotStore
+from imgproc_domain.ports.library import ContextStore, MemeStore, ProductStore
+from imgproc_domain.ports.processing import JobStore, TaskStore
+from imgproc_domain.ports.search import SearchStore
+from imgproc_domain.ports.wakeups import Bell
+from imgproc_domain.scope import Scope
+
+
+class Transaction(Protocol):
+    """The stores of one scope inside one READ COMMITTED transaction.
+
+    Every store sees and touches rows of ``scope`` alone; a foreign id answers like an unknown one. Locks are taken in
+    one order everywhere, so that no two transactions wait for each other in a circle: tasks (with their attempts and
+    grants), memes, jobs, slots; within a kind by ascending id.
+    """
+
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def memes(self) -> MemeStore: ...
+    @property
+    def contexts(self) -> ContextStore: ...
+    @property
+    def products(self) -> ProductStore: ...
+    @property
+    def jobs(self) -> JobStore: ...
+    @property
+    def job_claims(self) -> JobClaimStore: ...
+    @property
+    def tasks(self) -> TaskStore: ...
+    @property
+    def claims(self) -> ClaimStore: ...
+    @property
+    def attempts(self) -> AttemptStore: ...
+    @property
+    def grants(self) -> GrantStore: ...
+    @property
+    def releases(self) -> ReleaseOutbox: ...
+    @property
+    def slots(self) -> SlotStore: ...
+    @property
+    def search(self) -> SearchStore: ...
+    @property
+    def bell(self) -> Bell: ...
+
+    async def now(self) -> datetime:
+        """Return the database's clock at this statement (not at the transaction's start), timezone-aware UTC."""
+        ...
+
+
+class UnitOfWork(Protocol):
+    def begin(self, scope: Scope) -> AbstractAsyncContextManager[Transaction]:
+        """Open a transaction: committed when the block ends, rolled back whole when an exception leaves it.
+
+        The first use of a scope registers it. No external call may happen inside the block.
+
+        Raises:
+            DatabaseUnavailable: the database did not answer; nothing was kept.
+            CommitOutcomeUnknown: the connection ended during COMMIT; the transaction may have been kept.
+            Conflict: a unique key refused a row, or the database ended the transaction to break a tie; nothing was
+                kept. Read again and decide again.
+        """
+        ...
