@@ -1,6 +1,5 @@
 """What a picture means, in words: the context, its provenance, and the part of it that is embedded."""
 
-import hashlib
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
@@ -111,7 +110,7 @@ class Description:
     def metadata_hash(self) -> Sha256 | None:
         """Return the hash of the embeddable text, or None if there is nothing to embed."""
         text = self.embeddable_text()
-        return Sha256(hashlib.sha256(f"{SCHEMA_VERSION}\n{text}".encode()).hexdigest()) if text else None
+        return Sha256.of(SCHEMA_VERSION, text) if text else None
 
 
 @frozen

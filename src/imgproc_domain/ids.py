@@ -4,6 +4,8 @@ Row ids are UUIDv7 made by the application, so that they sort by age without a s
 session ids are random strings of at least 128 bits, because whoever can guess one could claim its result.
 """
 
+import hashlib
+import json
 import re
 from typing import NewType, Self
 from uuid import UUID
@@ -34,6 +36,11 @@ class Sha256:
         if not _SHA256.fullmatch(raw):
             raise InvalidValue("a SHA-256 digest is 64 lower-case hexadecimal digits")
         return cls(raw)
+
+    @classmethod
+    def of(cls, *parts: str) -> Self:
+        """Return the digest of ``parts``, joined so that no two different lists give the same bytes."""
+        return cls(hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest())
 
     def __str__(self) -> str:
         return self.hex

@@ -144,7 +144,7 @@ def fail_stage(job: Job, stage: Stage, diagnosis: Diagnosis, now: datetime) -> J
 
 def block(job: Job, stage: Stage, denied: Denied, now: datetime) -> Job:
     """The policy refused the stage's operation. Nothing wakes the job again; a person retries it."""
-    diagnosis = Diagnosis(ErrorCode(denied.reason.value), denied.message)
+    diagnosis = denied.diagnosis
     state = job.stage(stage)
     status = move(EDGES, state.status, JobStatus.BLOCKED)
     blocked = evolve(state, status=status, error=diagnosis, retry_at=denied.retry_at)

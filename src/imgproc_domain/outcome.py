@@ -5,6 +5,7 @@ from datetime import timedelta
 from attrs import frozen
 
 from imgproc_domain.diagnosis import Diagnosis
+from imgproc_domain.policy import Denied
 from imgproc_domain.product import Product
 
 
@@ -44,4 +45,11 @@ class GivenBack:
     diagnosis: Diagnosis
 
 
-Outcome = Succeeded | Retry | Failed | Unknown | GivenBack
+@frozen
+class Blocked:
+    """The operation policy took its permission back before the call: the stage is blocked, as after a denial."""
+
+    denied: Denied
+
+
+Outcome = Succeeded | Retry | Failed | Unknown | GivenBack | Blocked

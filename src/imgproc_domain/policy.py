@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from attrs import asdict, field, frozen
 
-from imgproc_domain.diagnosis import ErrorCode, bounded
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode, bounded
 from imgproc_domain.scope import Scope
 
 
@@ -60,6 +60,10 @@ class Denied:
     reason: DenialReason
     message: str = field(default="", converter=bounded)
     retry_at: datetime | None = None
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        return Diagnosis(ErrorCode(self.reason.value), self.message)
 
 
 Decision = Granted | Denied

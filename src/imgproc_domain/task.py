@@ -55,7 +55,6 @@ class Task:
     created_at: datetime
     lease: Lease = UNCLAIMED
     grant_id: GrantId | None = None
-    attempts: int = 0
     failures: int = 0
     lease_losses: int = 0
     started_at: datetime | None = None

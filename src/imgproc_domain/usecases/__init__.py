@@ -1,0 +1,1 @@
+"""What imgproc does, as async functions over ports. Decisions are pure functions; here they are carried out."""

@@ -1,0 +1,298 @@
+"""Carry out reconcile decisions for jobs whose memes and rows this transaction has locked."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import assert_never
+
+from attrs import Factory, define, evolve, frozen
+
+from imgproc_domain import job as jobs
+from imgproc_domain.claim import drop
+from imgproc_domain.events import Event, GrantMoved, JobEnded, JobOpened, StageOpened
+from imgproc_domain.grant import Grant, GrantStatus
+from imgproc_domain.ids import GrantId, JobId, MemeId, Sha256, TaskId
+from imgproc_domain.job import Job, JobStatus, new_stages
+from imgproc_domain.meme import Meme
+from imgproc_domain.policy import Decision as Permission
+from imgproc_domain.policy import Denied, Granted, Operation, OperationRequest
+from imgproc_domain.ports.execution import Release
+from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.ports.wakeups import Topic
+from imgproc_domain.reconcile import (
+    AwaitTask,
+    Close,
+    Decision,
+    Facts,
+    FailStage,
+    Finish,
+    Nothing,
+    OpenStage,
+    Renew,
+    reconcile,
+)
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import TASK_TYPE_OF, ReverseImagePolicy, Stage
+from imgproc_domain.task import Target, Task, TaskStatus
+from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.validity import first_stale_stage
+
+
+@frozen
+class Permit:
+    """The policy's answer to a job's request, obtained outside any transaction; ``None``: not now, ask again later."""
+
+    request: OperationRequest
+    permission: Permission | None
+
+
+@define
+class Plan:
+    """What one transaction writes for its jobs."""
+
+    jobs: dict[JobId, Job] = Factory(dict)
+    fresh: set[JobId] = Factory(set)
+    tasks: list[Task] = Factory(list)
+    grants: list[Grant] = Factory(list)
+    releases: list[Release] = Factory(list)
+    topics: set[Topic] = Factory(set)
+    events: list[Event] = Factory(list)
+
+    def put(self, before: Job, after: Job, now: datetime) -> None:
+        """Note a job's new state; one that gives up its agent stage unopened gives up what it may have reserved.
+
+        The write ends any claim on the job: a reconciler that still holds one finds it gone.
+        """
+        self.jobs[after.job_id] = evolve(after, lease=drop(after.lease))
+        if _forfeits(before, after):
+            request = agent_request(after)
+            self.releases.append(Release(request.operation, request.logical_request_key, None, now))
+            self.topics.add(Topic.RELEASES)
+        if before.live and not after.live:
+            code = after.error.code if after.error else None
+            self.events.append(JobEnded(after.scope, after.job_id, after.status, code))
+
+    def open(self, job: Job) -> None:
+        """Note a job that does not exist yet."""
+        self.jobs[job.job_id] = job
+        self.fresh.add(job.job_id)
+        self.events.append(JobOpened(job.scope, job.job_id, job.revision))
+
+
+def agent_request(job: Job) -> OperationRequest:
+    """Return the one logical request of a job revision's agent task: the same whenever and wherever it is asked."""
+    key = f"{job.job_id}:{Stage.AGENT}"
+    return OperationRequest(
+        scope=job.scope,
+        operation=Operation.ANALYSIS_AGENT,
+        logical_request_key=key,
+        resource=str(job.meme_id),
+        task=key,
+        source="pipeline",
+        input_digest=f"{job.image_sha256}:{job.reverse_image_policy}:{job.config_fingerprint}",
+    )
+
+
+def open_revision(
+    deployment: Deployment,
+    scope: Scope,
+    meme_id: MemeId,
+    revision: int,
+    sha256: Sha256,
+    policy: ReverseImagePolicy,
+    now: datetime,
+) -> Job:
+    """Return a new queued revision under the current configuration, due at once."""
+    return Job(
+        scope=scope,
+        job_id=JobId(deployment.ids.ordered(now)),
+        meme_id=meme_id,
+        revision=revision,
+        image_sha256=sha256,
+        reverse_image_policy=policy,
+        config_fingerprint=deployment.config.fingerprint,
+        status=JobStatus.QUEUED,
+        stages=new_stages(),
+        created_at=now,
+        updated_at=now,
+        due_at=now,
+    )
+
+
+async def gather_facts(
+    tx: Transaction, deployment: Deployment, due: Collection[Job], memes: Mapping[MemeId, Meme]
+) -> list[Facts]:
+    """Read what `reconcile` decides on, with one statement a kind however many jobs there are."""
+    meme_ids = {job.meme_id for job in due}
+    products = await tx.products.stamps(meme_ids)
+    live = {_work_of(task) for task in await tx.tasks.busy(meme_ids)}
+    config = deployment.config
+    facts = []
+    for job in due:
+        stored = products[job.meme_id]
+        stale = first_stale_stage(job.image_sha256, config, job.reverse_image_policy, stored)
+        busy = (job.meme_id, str(job.image_sha256), stale) in live
+        facts.append(Facts(job, memes.get(job.meme_id), stored, busy, config))
+    return facts
+
+
+async def advance(
+    tx: Transaction,
+    deployment: Deployment,
+    due: Collection[Job],
+    memes: Mapping[MemeId, Meme],
+    permits: Mapping[JobId, Permit],
+    now: datetime,
+) -> Plan:
+    """Decide the next step of each live job and plan its writes. The caller holds the locks and calls `write`.
+
+    An agent stage is opened only with a permit from ``permits``; without one its job stays due.
+    """
+    plan = Plan()
+    await extend(tx, deployment, plan, due, memes, permits, now)
+    return plan
+
+
+async def extend(
+    tx: Transaction,
+    deployment: Deployment,
+    plan: Plan,
+    due: Collection[Job],
+    memes: Mapping[MemeId, Meme],
+    permits: Mapping[JobId, Permit],
+    now: datetime,
+) -> None:
+    """Like `advance`, into a plan that other decisions of the same transaction share."""
+    for facts in await gather_facts(tx, deployment, [job for job in due if job.live], memes):
+        _apply(plan, deployment, facts.job, reconcile(facts), permits.get(facts.job.job_id), now)
+
+
+async def write(tx: Transaction, plan: Plan) -> None:
+    """Write a plan: jobs that end before those that follow them, tasks before the grants that name them."""
+    ended = [job for job in plan.jobs.values() if not job.live and job.job_id not in plan.fresh]
+    going = [job for job in plan.jobs.values() if job.live and job.job_id not in plan.fresh]
+    fresh = [job for job in plan.jobs.values() if job.job_id in plan.fresh]
+    if ended:
+        await tx.jobs.save(ended)
+    if fresh:
+        await tx.jobs.add(fresh)
+    if plan.tasks:
+        await tx.tasks.add(plan.tasks)
+    if plan.grants:
+        await tx.grants.add(plan.grants)
+    if plan.releases:
+        await tx.releases.add(plan.releases)
+    if going:
+        await tx.jobs.save(going)
+    if plan.topics:
+        await tx.bell.ring(plan.topics)
+
+
+def _apply(
+    plan: Plan, deployment: Deployment, job: Job, decision: Decision, permit: Permit | None, now: datetime
+) -> None:
+    match decision:
+        case Nothing():
+            plan.put(job, evolve(job, due_at=None), now)
+        case AwaitTask():
+            plan.put(job, jobs.postpone(job, now + deployment.limits.look_again), now)
+        case OpenStage(stage, reused):
+            _open(plan, deployment, job, jobs.reuse(job, reused), stage, permit, now)
+        case Finish(reused):
+            plan.put(job, jobs.finish(jobs.reuse(job, reused), now), now)
+        case FailStage(stage, reused, diagnosis):
+            plan.put(job, jobs.fail_stage(jobs.reuse(job, reused), stage, diagnosis, now), now)
+        case Close(diagnosis):
+            plan.put(job, jobs.close(job, diagnosis, now), now)
+        case Renew(diagnosis):
+            plan.put(job, jobs.close(job, diagnosis, now), now)
+            plan.open(
+                open_revision(
+                    deployment,
+                    job.scope,
+                    job.meme_id,
+                    job.revision + 1,
+                    job.image_sha256,
+                    job.reverse_image_policy,
+                    now,
+                )
+            )
+            plan.topics.add(Topic.JOBS)
+        case _:
+            assert_never(decision)
+
+
+def _open(
+    plan: Plan, deployment: Deployment, before: Job, job: Job, stage: Stage, permit: Permit | None, now: datetime
+) -> None:
+    """Open a stage: at once where no permission is needed, else as the permit says."""
+    if stage is not Stage.AGENT:
+        _give_task(plan, deployment, before, job, stage, None, now)
+        return
+    match permit.permission if permit else None:
+        case None:
+            until = now + deployment.limits.look_again if permit else now
+            plan.put(before, jobs.postpone(job, until), now)
+            plan.topics.add(Topic.JOBS)
+        case Denied() as denied:
+            plan.put(before, jobs.block(job, stage, denied, now), now)
+        case Granted() as granted:
+            assert permit is not None, "a granted request has a permit"
+            grant = _grant(deployment, job, permit.request, granted, now)
+            _give_task(plan, deployment, before, job, stage, grant, now)
+
+
+def _give_task(
+    plan: Plan, deployment: Deployment, before: Job, job: Job, stage: Stage, grant: Grant | None, now: datetime
+) -> None:
+    target = Target(job.job_id, job.meme_id, job.image_sha256, job.config_fingerprint, job.reverse_image_policy)
+    task = Task(
+        scope=job.scope,
+        task_id=grant.task_id if grant else TaskId(deployment.ids.ordered(now)),
+        task_type=TASK_TYPE_OF[stage],
+        status=TaskStatus.QUEUED,
+        target=target,
+        available_at=now,
+        created_at=now,
+        grant_id=grant.grant_id if grant else None,
+    )
+    plan.tasks.append(task)
+    plan.put(before, jobs.open_stage(job, stage, task.task_id, now), now)
+    plan.topics.add(Topic(task.task_type.value))
+    plan.events.append(StageOpened(job.scope, job.job_id, stage, task.task_id))
+    if grant is not None:
+        plan.grants.append(grant)
+        plan.events.append(GrantMoved(job.scope, grant.task_id, grant.status))
+
+
+def _grant(deployment: Deployment, job: Job, request: OperationRequest, granted: Granted, now: datetime) -> Grant:
+    return Grant(
+        scope=job.scope,
+        grant_id=GrantId(deployment.ids.ordered(now)),
+        operation=request.operation,
+        logical_request_key=request.logical_request_key,
+        fingerprint=request.fingerprint,
+        reservation=granted.reservation,
+        task_id=TaskId(deployment.ids.ordered(now)),
+        job_id=job.job_id,
+        status=GrantStatus.ACQUIRED,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _forfeits(before: Job, after: Job) -> bool:
+    """Whether a reservation that a claimed reconcile may have made will never get its task.
+
+    Only a job that was claimed can have asked the policy; a denied one holds nothing.
+    """
+    agent = after.stage(Stage.AGENT)
+    undecided = before.stage(Stage.AGENT).status is JobStatus.QUEUED
+    decided = agent.status is not JobStatus.QUEUED or not after.live
+    without_task = agent.task_id is None and agent.status is not JobStatus.BLOCKED
+    return before.lease.generation > 0 and undecided and decided and without_task
+
+
+def _work_of(task: Task) -> tuple[MemeId, str, Stage] | None:
+    if task.target is None or task.stage is None:
+        return None
+    return (task.target.meme_id, str(task.target.image_sha256), task.stage)

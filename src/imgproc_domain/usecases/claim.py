@@ -1,0 +1,180 @@
+"""Claim tasks with their lane slots, and bind each claim to the attempt it will run."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import assert_never
+
+from attrs import evolve, frozen
+
+from imgproc_domain import attempt as attempts
+from imgproc_domain.attempt import Attempt, AttemptStatus, Begin, Continue, GiveUp, LookUp, Repeat, resume
+from imgproc_domain.claim import Claim
+from imgproc_domain.context import Context
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
+from imgproc_domain.events import TaskClaimed
+from imgproc_domain.ids import AttemptId, JobId, MemeId, Sha256, TaskId, WorkerId
+from imgproc_domain.job import Job
+from imgproc_domain.lane import Slot
+from imgproc_domain.meme import Meme
+from imgproc_domain.outcome import Failed, Outcome, Unknown
+from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import IMAGE_TASK_TYPES, LANE_OF, Lane, TaskType
+from imgproc_domain.task import Task
+from imgproc_domain.usecases.deployment import Deployment, decided_again
+
+
+@frozen
+class Execution:
+    """One claimed task, ready to run: what it works on, as read in the claiming transaction.
+
+    ``outcome`` is set where the claim itself decided: the task is settled without running. ``look_up`` asks the
+    provider for the attempt's result instead of starting a call. Maintenance tasks have neither attempt nor meme.
+    """
+
+    task: Task
+    attempt: Attempt | None = None
+    meme: Meme | None = None
+    context: Context | None = None
+    outcome: Outcome | None = None
+    look_up: bool = False
+
+    @property
+    def claim(self) -> Claim:
+        return self.task.claim
+
+
+async def claim_tasks(
+    deployment: Deployment, scope: Scope, task_type: TaskType, limit: int, owner: WorkerId
+) -> Sequence[Execution]:
+    """Claim up to ``limit`` queued tasks of a scope. In the agent lane every claim takes a slot with it (I18)."""
+
+    async def once() -> Sequence[Execution]:
+        async with deployment.uow.begin(scope) as tx:
+            return await _claim(tx, deployment, task_type, limit, owner)
+
+    executions = await decided_again(once)
+    for execution in executions:
+        task = execution.task
+        deployment.observer.note(TaskClaimed(scope, task.task_id, task_type, task.lease.generation))
+    return executions
+
+
+async def _claim(
+    tx: Transaction, deployment: Deployment, task_type: TaskType, limit: int, owner: WorkerId
+) -> Sequence[Execution]:
+    slots: Sequence[Slot] = ()
+    if LANE_OF[task_type] is Lane.AGENT:
+        slots = await tx.slots.take(Lane.AGENT, limit)
+        limit = len(slots)
+    tasks = await tx.claims.claim(task_type, limit, owner, deployment.limits.lease) if limit else ()
+    if not tasks:
+        return ()
+    if slots:
+        await tx.slots.hold([_held(slot, task) for slot, task in zip(slots, tasks, strict=False)])
+    if task_type not in IMAGE_TASK_TYPES:
+        return [Execution(task) for task in tasks]
+    return await _bind(tx, deployment, tasks)
+
+
+def _held(slot: Slot, task: Task) -> Slot:
+    return evolve(slot, scope=task.scope, task_id=task.task_id, generation=task.lease.generation, free_at=None)
+
+
+async def _bind(tx: Transaction, deployment: Deployment, tasks: Sequence[Task]) -> Sequence[Execution]:
+    """Give each claimed leaf task its attempt: a new one, or the one that an earlier claim left."""
+    targets = [task.target for task in tasks if task.target]
+    meme_ids = {target.meme_id for target in targets}
+    memes = await tx.memes.get(meme_ids)
+    contexts = await tx.contexts.get(meme_ids)
+    owners = await tx.jobs.get({target.job_id for target in targets})
+    last = await tx.attempts.last([task.task_id for task in tasks])
+    now = await tx.now()
+    fresh: list[Attempt] = []
+    changed: list[tuple[AttemptStatus, Attempt]] = []
+    executions = [
+        _resume(deployment, task, last.get(task.task_id), memes, contexts, owners, now, fresh, changed)
+        for task in tasks
+    ]
+    written = await tx.attempts.save(changed) if changed else ()
+    assert len(written) == len(changed), "attempts are guarded by their task's lock"
+    if fresh:
+        await tx.attempts.add(fresh)
+    return executions
+
+
+def _resume(
+    deployment: Deployment,
+    task: Task,
+    last: Attempt | None,
+    memes: Mapping[MemeId, Meme],
+    contexts: Mapping[MemeId, Context],
+    owners: Mapping[JobId, Job],
+    now: datetime,
+    fresh: list[Attempt],
+    changed: list[tuple[AttemptStatus, Attempt]],
+) -> Execution:
+    assert task.target is not None, "leaf tasks have a target"
+    meme = memes.get(task.target.meme_id)
+    context = contexts.get(task.target.meme_id)
+    decision = resume(last, deployment.replay(task.task_type))
+    match decision:
+        case Begin():
+            attempt = _prepare(deployment, task, context, last.attempt_no + 1 if last else 1, now)
+            fresh.append(attempt)
+        case Repeat(lost):
+            reason = Diagnosis(ErrorCode.LEASE_LOST, "the worker was lost during a local call, which is repeated")
+            changed.append((lost.status, attempts.fail(lost, reason, now)))
+            attempt = _prepare(deployment, task, context, lost.attempt_no + 1, now)
+            fresh.append(attempt)
+        case Continue(kept) | LookUp(kept) | GiveUp(kept):
+            attempt = evolve(kept, generation=task.lease.generation)
+            changed.append((kept.status, attempt))
+        case _:
+            assert_never(decision)
+    outcome: Outcome | None = None
+    if isinstance(decision, GiveUp):
+        message = "the worker was lost during an external call whose outcome cannot be proven"
+        outcome = Unknown(Diagnosis(ErrorCode.UNKNOWN_EXECUTION, message))
+    elif not isinstance(decision, LookUp) and _is_over(task, meme, owners):
+        outcome = Failed(Diagnosis(ErrorCode.TARGET_CHANGED, "the picture or its job changed before the task began"))
+    return Execution(task, attempt, meme, context, outcome, look_up=isinstance(decision, LookUp))
+
+
+def _is_over(task: Task, meme: Meme | None, owners: Mapping[JobId, Job]) -> bool:
+    """Whether nothing the task could make would be kept, so that it must not run, let alone cost money."""
+    target = task.target
+    assert target is not None, "leaf tasks have a target"
+    job = owners.get(target.job_id)
+    same = meme is not None and meme.exists and meme.picture.sha256 == target.image_sha256
+    return not same or job is None or not job.live
+
+
+def _prepare(deployment: Deployment, task: Task, context: Context | None, number: int, now: datetime) -> Attempt:
+    ids = deployment.ids
+    return Attempt(
+        scope=task.scope,
+        task_id=task.task_id,
+        attempt_no=number,
+        attempt_id=AttemptId(ids.secret()),
+        request_id=ids.secret(),
+        session_id=ids.secret(),
+        generation=task.lease.generation,
+        status=AttemptStatus.PREPARED,
+        input_digest=input_digest(task, context),
+        created_at=now,
+    )
+
+
+def input_digest(task: Task, context: Context | None) -> Sha256:
+    """Return the digest of everything a leaf task's call depends on."""
+    target = task.target
+    assert target is not None, "leaf tasks have a target"
+    text = context.metadata_hash if context and task.task_type is TaskType.TEXT else None
+    return Sha256.of(
+        task.task_type, str(target.image_sha256), target.config_fingerprint, target.reverse_image_policy, str(text)
+    )
+
+
+def task_ids(executions: Sequence[Execution]) -> list[TaskId]:
+    return [execution.task.task_id for execution in executions]

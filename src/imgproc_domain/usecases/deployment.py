@@ -1,0 +1,90 @@
+"""Everything a use case needs, handed over as one value."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from attrs import Factory, frozen
+
+from imgproc_domain.attempt import Replay
+from imgproc_domain.config import ProcessingConfig
+from imgproc_domain.errors import Conflict
+from imgproc_domain.lane import LaneLimits
+from imgproc_domain.ports.blobs import BlobStore
+from imgproc_domain.ports.ids import Ids
+from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
+from imgproc_domain.ports.observer import Observer
+from imgproc_domain.ports.policy import OperationPolicy
+from imgproc_domain.ports.unit_of_work import UnitOfWork
+from imgproc_domain.retry import RetryPolicy
+from imgproc_domain.stage import TaskType
+
+T = TypeVar("T")
+
+_TRIES = 5
+
+
+@frozen
+class Limits:
+    """Bounds of a deployment. Times are durations; sizes are bytes."""
+
+    lease: timedelta = timedelta(seconds=30)
+    job_lease: timedelta = timedelta(seconds=30)
+    look_again: timedelta = timedelta(seconds=1)
+    upload_bytes: int = 40 * 1024 * 1024
+    lanes: LaneLimits = Factory(LaneLimits)
+    retry: RetryPolicy = Factory(RetryPolicy)
+
+
+@frozen
+class Deployment:
+    """The ports and settings one process works with."""
+
+    uow: UnitOfWork
+    blobs: BlobStore
+    decoder: Decoder
+    visual: VisualModel
+    agent: Agent
+    text: TextModel
+    policy: OperationPolicy
+    ids: Ids
+    observer: Observer
+    limits: Limits = Factory(Limits)
+
+    @property
+    def config(self) -> ProcessingConfig:
+        return ProcessingConfig(self.visual.space, self.agent.fingerprint, self.text.space)
+
+    def replay(self, task_type: TaskType) -> Replay:
+        """What recovery may assume about a lost call of this type; maintenance tasks only write rows."""
+        match task_type:
+            case TaskType.VISUAL:
+                return self.visual.replay
+            case TaskType.CONTEXT:
+                return self.agent.replay
+            case TaskType.TEXT:
+                return self.text.replay
+            case TaskType.CACHE:
+                return Replay.SAFE
+
+    def hard_deadline(self, task_type: TaskType) -> timedelta:
+        """How long a call of this type may be in flight."""
+        match task_type:
+            case TaskType.VISUAL:
+                return self.visual.hard_deadline
+            case TaskType.CONTEXT:
+                return self.agent.hard_deadline
+            case TaskType.TEXT:
+                return self.text.hard_deadline
+            case TaskType.CACHE:
+                return timedelta(hours=1)
+
+
+async def decided_again(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a transaction; when somebody else was first, read and decide again, a bounded number of times."""
+    for _ in range(_TRIES - 1):
+        try:
+            return await work()
+        except Conflict:
+            continue
+    return await work()

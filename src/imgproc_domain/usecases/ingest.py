@@ -1,0 +1,101 @@
+"""Take a picture in: bytes first, then the meme, then its job - each durable before the next."""
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+
+from attrs import frozen
+
+from imgproc_domain.errors import GenerationPolicyConflict
+from imgproc_domain.events import Event
+from imgproc_domain.ids import MemeId
+from imgproc_domain.job import Job
+from imgproc_domain.meme import Meme, Picture
+from imgproc_domain.ports.blobs import Staged
+from imgproc_domain.ports.models import PictureInfo
+from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import ReverseImagePolicy
+from imgproc_domain.submission import Mode, Submission
+from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.submit import Submitted, submit_locked
+
+
+class UploadStatus(StrEnum):
+    CREATED = "created"
+    DUPLICATE = "duplicate"
+
+
+@frozen
+class Uploaded:
+    """The meme that now holds the bytes, and its job; ``conflict`` if an active job runs under another policy."""
+
+    status: UploadStatus
+    meme: Meme
+    job: Job | None
+    conflict: GenerationPolicyConflict | None = None
+
+
+async def upload(
+    deployment: Deployment,
+    scope: Scope,
+    filename: str | None,
+    chunks: AsyncIterator[bytes],
+    policy: ReverseImagePolicy,
+) -> Uploaded:
+    """Store one picture and create or reuse its job. The same bytes twice are one meme; a failed job is not restarted.
+
+    Raises:
+        PictureRejected: no acceptable picture, or too large; nothing is kept.
+        InsufficientStorage: no room; nothing is kept.
+        DatabaseUnavailable: the picture may have been stored; the same upload again finds out.
+    """
+    staged = await deployment.blobs.stage(chunks, deployment.limits.upload_bytes)
+    try:
+        info = await deployment.decoder.probe(staged.path)
+        storage_key = await deployment.blobs.keep(scope, staged)
+    finally:
+        await deployment.blobs.discard(staged)
+    picture = _picture(staged, info, storage_key)
+
+    async def once() -> tuple[Uploaded, list[Event]]:
+        async with deployment.uow.begin(scope) as tx:
+            return await _register(tx, deployment, filename, picture, policy)
+
+    uploaded, events = await decided_again(once)
+    for event in events:
+        deployment.observer.note(event)
+    return uploaded
+
+
+def _picture(staged: Staged, info: PictureInfo, storage_key: str) -> Picture:
+    return Picture(
+        sha256=staged.sha256,
+        media_type=info.media_type,
+        byte_size=staged.byte_size,
+        width=info.width,
+        height=info.height,
+        frames=info.frames,
+        storage_key=storage_key,
+    )
+
+
+async def _register(
+    tx: Transaction, deployment: Deployment, filename: str | None, picture: Picture, policy: ReverseImagePolicy
+) -> tuple[Uploaded, list[Event]]:
+    known = (await tx.memes.by_content([picture.sha256])).get(picture.sha256)
+    if known is None:
+        now = await tx.now()
+        meme = Meme(tx.scope, MemeId(deployment.ids.ordered(now)), filename, picture, now, now)
+        await tx.memes.add(meme)
+    else:
+        meme = (await tx.memes.lock([known.meme_id])).get(known.meme_id, known)
+    submission = Submission(meme.meme_id, policy, Mode.AUTOMATIC)
+    (answer,), plan = await submit_locked(tx, deployment, [submission], {meme.meme_id: meme})
+    status = UploadStatus.DUPLICATE if known else UploadStatus.CREATED
+    match answer:
+        case Submitted(job):
+            return Uploaded(status, meme, job), plan.events
+        case GenerationPolicyConflict():
+            return Uploaded(status, meme, None, answer), plan.events
+        case _:
+            raise answer

@@ -1,0 +1,151 @@
+"""Make the call of a started execution and turn whatever comes back into an outcome."""
+
+import asyncio
+from datetime import timedelta
+
+from imgproc_domain.attempt import Replay
+from imgproc_domain.context import USABLE, ContextStatus, Origin, Provenance
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
+from imgproc_domain.meme import Meme
+from imgproc_domain.outcome import Failed, Outcome, Retry, Succeeded, Unknown
+from imgproc_domain.ports.models import AgentAnswer, AgentCall, Declined, Lost, NotStarted
+from imgproc_domain.product import ContextProduct, TextProduct, VisualProduct
+from imgproc_domain.stage import TaskType
+from imgproc_domain.usecases.claim import Execution
+from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.vector import Vector
+
+_FAILURE = {
+    TaskType.VISUAL: ErrorCode.VISUAL_FAILED,
+    TaskType.CONTEXT: ErrorCode.AGENT_FAILED,
+    TaskType.TEXT: ErrorCode.EMBEDDING_FAILED,
+    TaskType.CACHE: ErrorCode.MAINTENANCE_FAILED,
+}
+
+
+async def perform(deployment: Deployment, execution: Execution) -> Outcome:
+    """Run one execution within its hard deadline. Cancellation passes through; every other ending is an outcome."""
+    task_type = execution.task.task_type
+    deadline = deployment.hard_deadline(task_type)
+    replay = deployment.replay(task_type)
+    try:
+        async with asyncio.timeout(deadline.total_seconds()):
+            return await _call(deployment, execution)
+    except TimeoutError:
+        code = ErrorCode.AGENT_TIMEOUT if task_type is TaskType.CONTEXT else _FAILURE[task_type]
+        message = f"no answer within {_seconds(deadline)}"
+        return unproven(replay, Diagnosis(code, message))
+    except Exception as error:  # noqa: BLE001 - an adapter's bug must end as this task's outcome, not the worker's end
+        message = f"the adapter raised {type(error).__name__}"
+        return unproven(replay, Diagnosis(_FAILURE[task_type], message))
+
+
+def unproven(replay: Replay, diagnosis: Diagnosis) -> Outcome:
+    """What a call with no proven end means: a pure local one is repeated, any other is unknown."""
+    return Retry(diagnosis) if replay is Replay.SAFE else Unknown(diagnosis)
+
+
+async def _call(deployment: Deployment, execution: Execution) -> Outcome:
+    meme = execution.meme
+    assert meme is not None, "a leaf task that runs has its meme"
+    match execution.task.task_type:
+        case TaskType.VISUAL:
+            return await _visual(deployment, meme)
+        case TaskType.CONTEXT:
+            return await _agent(deployment, execution, meme)
+        case TaskType.TEXT:
+            return await _text(deployment, execution, meme)
+        case TaskType.CACHE:
+            raise AssertionError("maintenance tasks run in the general task worker")
+
+
+async def _visual(deployment: Deployment, meme: Meme) -> Outcome:
+    model = deployment.visual
+    path = deployment.blobs.path(meme.scope, meme.picture.storage_key)
+    (answer,) = await model.embed([path])
+    if not isinstance(answer, Vector):
+        return _no_product(answer, model.replay)
+    if wrong := _wrong_dimension(answer, model.space.dimension):
+        return Failed(wrong)
+    return Succeeded(VisualProduct(meme.meme_id, meme.picture.sha256, model.space.id, answer))
+
+
+async def _text(deployment: Deployment, execution: Execution, meme: Meme) -> Outcome:
+    model, context = deployment.text, execution.context
+    metadata_hash = context.metadata_hash if context else None
+    if context is None or metadata_hash is None:
+        message = "the context has no title, summary, text or keyword to embed"
+        return Failed(Diagnosis(ErrorCode.NO_EMBEDDABLE_TEXT, message))
+    (answer,) = await model.embed_documents([context.description.embeddable_text()])
+    if not isinstance(answer, Vector):
+        return _no_product(answer, model.replay)
+    if wrong := _wrong_dimension(answer, model.space.dimension):
+        return Failed(wrong)
+    return Succeeded(TextProduct(meme.meme_id, meme.picture.sha256, metadata_hash, model.space.id, answer))
+
+
+async def _agent(deployment: Deployment, execution: Execution, meme: Meme) -> Outcome:
+    agent = deployment.agent
+    call = agent_call(deployment, execution, meme)
+    answer = await (agent.look_up(call) if execution.look_up else agent.describe(call))
+    match answer:
+        case AgentAnswer(description, status, usage):
+            return _described(execution, meme, AgentAnswer(description, status, usage), agent.fingerprint)
+        case NotStarted():
+            reason = Diagnosis(ErrorCode.AGENT_FAILED, "the provider never saw the request, which is made again")
+            return Retry(reason)
+        case Declined() | Lost():
+            return _no_product(answer, agent.replay)
+
+
+def agent_call(deployment: Deployment, execution: Execution, meme: Meme) -> AgentCall:
+    attempt, target = execution.attempt, execution.task.target
+    assert attempt is not None, "an agent execution has an attempt"
+    assert target is not None, "an agent execution has a target"
+    return AgentCall(
+        attempt_id=attempt.attempt_id,
+        request_id=attempt.request_id,
+        session_id=attempt.session_id,
+        picture=deployment.blobs.path(meme.scope, meme.picture.storage_key),
+        reverse_image_policy=target.reverse_image_policy,
+    )
+
+
+def _described(execution: Execution, meme: Meme, answer: AgentAnswer, fingerprint: str) -> Outcome:
+    if answer.status not in USABLE:
+        message = f"an agent may report the status {ContextStatus.PARTIAL} or {ContextStatus.READY}"
+        return Failed(Diagnosis(ErrorCode.AGENT_OUTPUT_INVALID, message))
+    assert execution.task.target is not None, "an agent execution has a target"
+    provenance = Provenance(
+        origin=Origin.AGENT,
+        image_sha256=meme.picture.sha256,
+        agent_fingerprint=fingerprint,
+        reverse_image_policy=execution.task.target.reverse_image_policy,
+        attempt_id=execution.attempt.attempt_id if execution.attempt else None,
+        usage=answer.usage,
+    )
+    base = execution.context.revision if execution.context else 0
+    return Succeeded(
+        ContextProduct(meme.meme_id, meme.picture.sha256, answer.description, answer.status, provenance, base)
+    )
+
+
+def _no_product(answer: Declined | Lost, replay: Replay) -> Outcome:
+    match answer:
+        case Declined(diagnosis, True, retry_after):
+            return Retry(diagnosis, retry_after)
+        case Declined(diagnosis):
+            return Failed(diagnosis)
+        case Lost(diagnosis):
+            return unproven(replay, diagnosis)
+
+
+def _wrong_dimension(vector: Vector, wanted: int) -> Diagnosis | None:
+    if vector.dimension == wanted:
+        return None
+    message = f"the model returned {vector.dimension} components where its space has {wanted}"
+    return Diagnosis(ErrorCode.EMBEDDING_DIMENSION_MISMATCH, message)
+
+
+def _seconds(duration: timedelta) -> str:
+    return f"{duration.total_seconds():g} s"

@@ -1,0 +1,65 @@
+"""Reconcile due jobs: claim, ask the policy outside any transaction, then decide again under the locks."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from imgproc_domain.ids import JobId, WorkerId
+from imgproc_domain.job import Job
+from imgproc_domain.ports.claims import Dispatch
+from imgproc_domain.reconcile import OpenStage, reconcile
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import Stage, TaskType
+from imgproc_domain.usecases.advance import Permit, Plan, advance, agent_request, gather_facts, write
+from imgproc_domain.usecases.deployment import Deployment, decided_again
+
+
+async def reconcile_due(deployment: Deployment, dispatch: Dispatch, scope: Scope, owner: WorkerId, limit: int) -> int:
+    """Reconcile up to ``limit`` due jobs of a scope and return how many were claimed."""
+    claimed, asking = await _claim(deployment, scope, owner, limit)
+    if not claimed:
+        return 0
+    permits = await _permits(deployment, dispatch, asking)
+
+    async def once() -> Plan:
+        async with deployment.uow.begin(scope) as tx:
+            memes = await tx.memes.lock({job.meme_id for job in claimed})
+            held = await tx.job_claims.lock([job.claim for job in claimed])
+            plan = await advance(tx, deployment, held.values(), memes, permits, await tx.now())
+            await write(tx, plan)
+            return plan
+
+    for event in (await decided_again(once)).events:
+        deployment.observer.note(event)
+    return len(claimed)
+
+
+async def _claim(
+    deployment: Deployment, scope: Scope, owner: WorkerId, limit: int
+) -> tuple[Sequence[Job], Sequence[Job]]:
+    """Claim due jobs; the second value holds those whose next step needs the policy's permission."""
+    async with deployment.uow.begin(scope) as tx:
+        claimed = await tx.job_claims.claim_due(limit, owner, deployment.limits.job_lease)
+        if not claimed:
+            return (), ()
+        memes = await tx.memes.get({job.meme_id for job in claimed})
+        facts = await gather_facts(tx, deployment, claimed, memes)
+    return claimed, [f.job for f in facts if _needs_permission(reconcile(f))]
+
+
+def _needs_permission(decision: object) -> bool:
+    return isinstance(decision, OpenStage) and decision.stage is Stage.AGENT
+
+
+async def _permits(deployment: Deployment, dispatch: Dispatch, asking: Sequence[Job]) -> Mapping[JobId, Permit]:
+    """Ask the policy for each job. Above the backpressure limit nobody is asked: the jobs wait, none is lost."""
+    if not asking:
+        return {}
+    most = deployment.limits.lanes.agent_backpressure
+    room = most - await dispatch.queued(TaskType.CONTEXT, most)
+    requests = {job.job_id: agent_request(job) for job in asking}
+    admitted = list(requests.items())[: max(room, 0)]
+    answers = await asyncio.gather(*(deployment.policy.acquire(request) for _, request in admitted))
+    permits = {job_id: Permit(request, None) for job_id, request in requests.items()}
+    for (job_id, request), answer in zip(admitted, answers, strict=True):
+        permits[job_id] = Permit(request, answer)
+    return permits

@@ -1,0 +1,209 @@
+"""Write back outcomes, or nothing: one transaction for a batch of one scope, decided item by item."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from attrs import Factory, define
+
+from imgproc_domain import grant as grants
+from imgproc_domain import job as jobs
+from imgproc_domain.attempt import Attempt, AttemptStatus
+from imgproc_domain.claim import Claim
+from imgproc_domain.context import Context
+from imgproc_domain.events import Event, TaskSettled, WriteBackFenced
+from imgproc_domain.grant import GrantStatus
+from imgproc_domain.ids import MemeId, TaskId
+from imgproc_domain.job import Job
+from imgproc_domain.meme import Meme
+from imgproc_domain.outcome import Blocked
+from imgproc_domain.policy import Denied
+from imgproc_domain.ports.execution import Release
+from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.ports.wakeups import Topic
+from imgproc_domain.product import ContextProduct, TextProduct, VisualProduct
+from imgproc_domain.scope import Scope
+from imgproc_domain.settlement import Fenced, GrantFate, Locked, Settled, Settling
+from imgproc_domain.settlement import settle as decide
+from imgproc_domain.stage import Lane
+from imgproc_domain.task import Task, TaskStatus
+from imgproc_domain.usecases.advance import Plan, extend, write
+from imgproc_domain.usecases.deployment import Deployment, decided_again
+
+
+@define
+class Batch:
+    """What settling reads and decides, from lock to write."""
+
+    settled: list[Settled] = Factory(list)
+    claims: list[Claim] = Factory(list)
+    busy_until: dict[TaskId, datetime] = Factory(dict)
+    denied: dict[TaskId, Denied] = Factory(dict)
+    before: dict[TaskId, AttemptStatus] = Factory(dict)
+    memes: Mapping[MemeId, Meme] = Factory(dict)
+    contexts: Mapping[MemeId, Context] = Factory(dict)
+    events: list[Event] = Factory(list)
+
+
+async def settle(deployment: Deployment, scope: Scope, items: Sequence[Settling]) -> Sequence[Settled | Fenced]:
+    """Settle a batch; answers stand in the order of the items. A fenced item changes nothing, for itself or others."""
+
+    async def once() -> tuple[Sequence[Settled | Fenced], list[Event]]:
+        async with deployment.uow.begin(scope) as tx:
+            answers, batch, now = await _decide(tx, deployment, items)
+            plan = await apply(tx, deployment, batch, now)
+            return answers, [*batch.events, *plan.events]
+
+    answers, events = await decided_again(once)
+    for event in events:
+        deployment.observer.note(event)
+    return answers
+
+
+async def _decide(
+    tx: Transaction, deployment: Deployment, items: Sequence[Settling]
+) -> tuple[Sequence[Settled | Fenced], Batch, datetime]:
+    tasks = await tx.claims.lock([item.claim for item in items])
+    last = await tx.attempts.last(tasks.keys())
+    batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})
+    batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target})
+    batch.contexts = await tx.contexts.get(batch.memes.keys())
+    now = await tx.now()
+    answers: list[Settled | Fenced] = []
+    for item in items:
+        answer = decide(item, _locked(item.claim, tasks, last, batch), now, deployment.limits.retry)
+        answers.append(answer)
+        if isinstance(answer, Fenced):
+            batch.events.append(_fenced(item, answer))
+            continue
+        batch.settled.append(answer)
+        batch.claims.append(item.claim)
+        if isinstance(item.outcome, Blocked):
+            batch.denied[answer.task.task_id] = item.outcome.denied
+    return answers, batch, now
+
+
+def _locked(claim: Claim, tasks: Mapping[TaskId, Task], last: Mapping[TaskId, Attempt], batch: Batch) -> Locked:
+    task = tasks.get(claim.task_id)
+    meme_id = task.target.meme_id if task and task.target else None
+    meme = batch.memes.get(meme_id) if meme_id else None
+    context = batch.contexts.get(meme_id) if meme_id else None
+    return Locked(task, last.get(claim.task_id), meme, context)
+
+
+def _fenced(item: Settling, answer: Fenced) -> WriteBackFenced:
+    claim = item.claim
+    return WriteBackFenced(claim.scope, claim.task_id, claim.generation, answer.reason, item.attempt_id)
+
+
+async def apply(tx: Transaction, deployment: Deployment, batch: Batch, now: datetime) -> Plan:
+    """Write what was decided: products, attempts, tasks, grants, slots, then the jobs and their next steps."""
+    await _write_products(tx, batch, now)
+    changed = [(batch.before[s.task.task_id], s.attempt) for s in batch.settled if s.attempt is not None]
+    moved = [(before, after) for before, after in changed if before is not after.status]
+    if moved:
+        written = await tx.attempts.save(moved)
+        assert len(written) == len(moved), "attempts are guarded by their task's lock"
+    if batch.settled:
+        await tx.claims.save([s.task for s in batch.settled])
+    plan = Plan()
+    await _settle_grants(tx, batch, plan, now)
+    await _end_stages(tx, deployment, batch, plan, now)
+    await write(tx, plan)
+    await _free_slots(tx, batch)
+    again = {Topic(s.task.task_type.value) for s in batch.settled if s.task.status is TaskStatus.QUEUED}
+    if again:
+        await tx.bell.ring(again)
+    batch.events.extend(_event(s.task) for s in batch.settled)
+    return plan
+
+
+async def _write_products(tx: Transaction, batch: Batch, now: datetime) -> None:
+    products = [s.product for s in batch.settled]
+    if visual := [p for p in products if isinstance(p, VisualProduct)]:
+        await tx.products.put_visual(visual)
+    if described := [p for p in products if isinstance(p, ContextProduct)]:
+        await _write_contexts(tx, batch, described, now)
+    if text := [p for p in products if isinstance(p, TextProduct)]:
+        await tx.products.put_text(text)
+        await tx.search.publish(text)
+
+
+async def _write_contexts(tx: Transaction, batch: Batch, described: Sequence[ContextProduct], now: datetime) -> None:
+    """Write contexts; where the embeddable text changed, the old vector stops being findable in this transaction."""
+    after = [_context(tx.scope, product, batch.contexts.get(product.meme_id), now) for product in described]
+    await tx.contexts.put(after)
+    stale = [c.meme_id for c in after if _hash(batch.contexts.get(c.meme_id)) != c.metadata_hash]
+    if stale:
+        await tx.search.withdraw(stale)
+
+
+def _context(scope: Scope, product: ContextProduct, before: Context | None, now: datetime) -> Context:
+    return Context(
+        scope=scope,
+        meme_id=product.meme_id,
+        status=product.status,
+        revision=before.revision + 1 if before else 1,
+        description=product.description,
+        provenance=product.provenance,
+        updated_at=now,
+    )
+
+
+def _hash(context: Context | None) -> object:
+    return context.metadata_hash if context else None
+
+
+async def _settle_grants(tx: Transaction, batch: Batch, plan: Plan, now: datetime) -> None:
+    fates = {s.task.grant_id: s.grant for s in batch.settled if s.task.grant_id and s.grant is not GrantFate.KEEP}
+    if not fates:
+        return
+    changed = []
+    for grant_id, grant in (await tx.grants.lock(fates.keys())).items():
+        if fates[grant_id] is GrantFate.UNKNOWN and grant.status in grants.LIVE:
+            changed.append(grants.lose(grant, now))
+        elif fates[grant_id] is GrantFate.RELEASE and grant.status is GrantStatus.ACQUIRED:
+            changed.append(grants.release(grant, now))
+            release = Release(grant.operation, grant.logical_request_key, grant.reservation, now)
+            plan.releases.append(release)
+            plan.topics.add(Topic.RELEASES)
+    await tx.grants.save(changed)
+
+
+async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, plan: Plan, now: datetime) -> None:
+    """A stage ends with its task, and the job's next step is decided, in this same transaction."""
+    over = {s.task.target.job_id: s.task for s in batch.settled if s.task.target and not s.task.live}
+    if not over:
+        return
+    due: list[Job] = []
+    for job_id, job in (await tx.jobs.lock(over.keys())).items():
+        task = over[job_id]
+        if not job.live or task.stage is None or job.stage(task.stage).task_id != task.task_id:
+            continue
+        ended = _end_stage(job, task, batch.denied.get(task.task_id), now)
+        if ended.live:
+            due.append(ended)
+        else:
+            plan.put(job, ended, now)
+    await extend(tx, deployment, plan, due, batch.memes, {}, now)
+
+
+def _end_stage(job: Job, task: Task, denied: Denied | None, now: datetime) -> Job:
+    assert task.stage is not None, "leaf tasks have a stage"
+    if task.status is TaskStatus.SUCCEEDED:
+        return jobs.complete_stage(job, task.stage, now)
+    if denied is not None:
+        return jobs.block(job, task.stage, denied, now)
+    assert task.error is not None, "a failed task has its diagnosis"
+    return jobs.fail_stage(job, task.stage, task.error, now)
+
+
+async def _free_slots(tx: Transaction, batch: Batch) -> None:
+    """Give back the slots of agent tasks: at once, or at the hard deadline of a call that may still run."""
+    pairs = zip(batch.settled, batch.claims, strict=True)
+    held = [claim for settled, claim in pairs if settled.task.lane is Lane.AGENT]
+    if held:
+        await tx.slots.free(Lane.AGENT, held, batch.busy_until)
+
+
+def _event(task: Task) -> TaskSettled:
+    return TaskSettled(task.scope, task.task_id, task.task_type, task.status, task.error.code if task.error else None)

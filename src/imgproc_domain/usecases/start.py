@@ -1,0 +1,154 @@
+"""The commit order before an external call: policy commit, ``grant_committed``, ``external_started`` - then the call.
+
+Each step is its own transaction, each compare-and-set checks its row count, and whoever drops out on the way makes no
+call.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve, frozen
+
+from imgproc_domain import attempt as attempts
+from imgproc_domain import grant as grants
+from imgproc_domain.attempt import Attempt, AttemptStatus
+from imgproc_domain.claim import Fence
+from imgproc_domain.errors import Conflict
+from imgproc_domain.events import GrantMoved, WriteBackFenced
+from imgproc_domain.grant import Grant, GrantStatus
+from imgproc_domain.ids import GrantId, TaskId
+from imgproc_domain.outcome import Blocked
+from imgproc_domain.policy import Denied, OperationRequest
+from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import Lane
+from imgproc_domain.task import why_fenced
+from imgproc_domain.usecases.advance import agent_request
+from imgproc_domain.usecases.claim import Execution
+from imgproc_domain.usecases.deployment import Deployment
+
+
+@frozen
+class Started:
+    """What may now be called, and what must be settled without a call. Fenced executions are in neither."""
+
+    running: tuple[Execution, ...]
+    decided: tuple[Execution, ...]
+
+
+async def start(deployment: Deployment, scope: Scope, executions: Sequence[Execution]) -> Started:
+    """Take executions of one scope to the point where their calls may be made.
+
+    Raises:
+        DatabaseUnavailable: nothing of this batch may be called; its leases run out and recovery decides.
+    """
+    decided = [e for e in executions if e.outcome is not None]
+    adopted = [e for e in executions if e.outcome is None and (e.look_up or e.attempt is None)]
+    going = [e for e in executions if e.outcome is None and not e.look_up and e.attempt is not None]
+    if any(e.task.grant_id for e in going):
+        going, blocked = await _commit_grants(deployment, scope, going)
+        decided.extend(blocked)
+    running = await _start_external(deployment, scope, going) if going else []
+    return Started((*running, *adopted), tuple(decided))
+
+
+async def _commit_grants(
+    deployment: Deployment, scope: Scope, executions: Sequence[Execution]
+) -> tuple[list[Execution], list[Execution]]:
+    """Commit at the policy, then persist it. Returns the executions that go on and those that are blocked."""
+    waiting = [e for e in executions if e.task.grant_id and e.attempt and e.attempt.status is AttemptStatus.PREPARED]
+    ready = [e for e in executions if e not in waiting]
+    async with deployment.uow.begin(scope) as tx:
+        held = await tx.grants.lock([e.task.grant_id for e in waiting if e.task.grant_id])
+        requests = await _requests(tx, waiting)
+    answers = await asyncio.gather(*(_commit(deployment, held, requests, e) for e in waiting))
+    blocked = [evolve(e, outcome=Blocked(a)) for e, a in zip(waiting, answers, strict=True) if a is not None]
+    granted = [e for e, a in zip(waiting, answers, strict=True) if a is None]
+    if granted:
+        ready.extend(await _persist_grants(deployment, scope, granted))
+    return ready, blocked
+
+
+async def _requests(tx: Transaction, executions: Sequence[Execution]) -> Mapping[TaskId, OperationRequest]:
+    targets = {e.task.task_id: e.task.target for e in executions if e.task.target}
+    jobs = await tx.jobs.get({target.job_id for target in targets.values()})
+    return {task_id: agent_request(jobs[target.job_id]) for task_id, target in targets.items()}
+
+
+async def _commit(
+    deployment: Deployment,
+    held: Mapping[GrantId, Grant],
+    requests: Mapping[TaskId, OperationRequest],
+    execution: Execution,
+) -> Denied | None:
+    assert execution.task.grant_id is not None, "agent tasks have a grant"
+    grant = held[execution.task.grant_id]
+    answer = await deployment.policy.commit(requests[execution.task.task_id], grant.reservation)
+    return answer if isinstance(answer, Denied) else None
+
+
+async def _persist_grants(deployment: Deployment, scope: Scope, executions: Sequence[Execution]) -> list[Execution]:
+    """Persist ``grant_committed`` on grant and attempt in one transaction, for claims that are still current."""
+    async with deployment.uow.begin(scope) as tx:
+        current = await _current(tx, deployment, executions)
+        locked = await tx.grants.lock([e.task.grant_id for e in current if e.task.grant_id])
+        now = await tx.now()
+        moved = [grants.commit(g, now) for g in locked.values() if g.status is GrantStatus.ACQUIRED]
+        if moved:
+            await tx.grants.save(moved)
+        after = await _save(tx, current, [attempts.commit_grant(_attempt(e)) for e in current])
+    for grant in moved:
+        deployment.observer.note(GrantMoved(scope, grant.task_id, grant.status))
+    return after
+
+
+async def _start_external(deployment: Deployment, scope: Scope, executions: Sequence[Execution]) -> list[Execution]:
+    """Persist ``external_started`` for claims that are current and, in the agent lane, still hold their slot."""
+    async with deployment.uow.begin(scope) as tx:
+        current = await _current(tx, deployment, executions)
+        now = await tx.now()
+        return await _save(
+            tx,
+            current,
+            [
+                attempts.start_external(_attempt(e), now, now + deployment.hard_deadline(e.task.task_type))
+                for e in current
+            ],
+        )
+
+
+async def _current(tx: Transaction, deployment: Deployment, executions: Sequence[Execution]) -> list[Execution]:
+    """Lock the tasks and keep the executions whose claim, and slot where one is needed, is still held."""
+    locked = await tx.claims.lock([e.claim for e in executions])
+    in_lane = [e.claim for e in executions if e.task.lane is Lane.AGENT]
+    slotted = set(await tx.slots.held(Lane.AGENT, in_lane)) if in_lane else set()
+    now = await tx.now()
+    kept: list[Execution] = []
+    for execution in executions:
+        fence = why_fenced(locked.get(execution.task.task_id), execution.claim, now)
+        if fence is None and execution.task.lane is Lane.AGENT and execution.claim not in slotted:
+            fence = Fence.SLOT
+        if fence is None:
+            kept.append(execution)
+        else:
+            deployment.observer.note(fenced(execution, fence))
+    return kept
+
+
+def fenced(execution: Execution, reason: Fence) -> WriteBackFenced:
+    attempt_id = execution.attempt.attempt_id if execution.attempt else None
+    claim = execution.claim
+    return WriteBackFenced(claim.scope, claim.task_id, claim.generation, reason, attempt_id)
+
+
+async def _save(tx: Transaction, executions: Sequence[Execution], after: Sequence[Attempt]) -> list[Execution]:
+    pairs = list(zip(executions, after, strict=True))
+    written = set(await tx.attempts.save([(_attempt(e).status, attempt) for e, attempt in pairs]) if pairs else ())
+    if len(written) != len(pairs):
+        raise Conflict("an attempt was moved by somebody else although its claim is current")
+    return [evolve(e, attempt=attempt) for e, attempt in pairs]
+
+
+def _attempt(execution: Execution) -> Attempt:
+    assert execution.attempt is not None, "leaf executions have an attempt"
+    return execution.attempt

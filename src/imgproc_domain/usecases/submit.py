@@ -1,0 +1,117 @@
+"""Create or reuse jobs: the one way in for upload, replacement, seeding and explicit retries."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from attrs import frozen
+
+from imgproc_domain import job as jobs
+from imgproc_domain.errors import GenerationPolicyConflict, MemeNotFound
+from imgproc_domain.ids import JobId, MemeId
+from imgproc_domain.job import Job
+from imgproc_domain.meme import Meme
+from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.scope import Scope
+from imgproc_domain.submission import Conflict, NewRevision, Reuse, Signature, Submission, Verdict, decide
+from imgproc_domain.usecases.advance import Plan, extend, open_revision, write
+from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.validity import first_stale_stage
+
+
+@frozen
+class Submitted:
+    """The job that now stands for the submission; ``created`` if it was opened for it."""
+
+    job: Job
+    created: bool
+
+
+Submittal = Submitted | GenerationPolicyConflict | MemeNotFound
+
+
+async def submit(deployment: Deployment, scope: Scope, submissions: Sequence[Submission]) -> Sequence[Submittal]:
+    """Submit memes, each independent of the others; answers stand in the order of the submissions."""
+
+    async def once() -> tuple[Sequence[Submittal], Plan]:
+        async with deployment.uow.begin(scope) as tx:
+            memes = await tx.memes.lock({s.meme_id for s in submissions})
+            return await submit_locked(tx, deployment, submissions, memes)
+
+    answers, plan = await decided_again(once)
+    for event in plan.events:
+        deployment.observer.note(event)
+    return answers
+
+
+async def submit_locked(
+    tx: Transaction, deployment: Deployment, submissions: Sequence[Submission], memes: Mapping[MemeId, Meme]
+) -> tuple[Sequence[Submittal], Plan]:
+    """Submit memes that this transaction has locked, or just inserted, and write the result."""
+    now = await tx.now()
+    verdicts = await _decide(tx, deployment, submissions, memes)
+    closing = [v.closes.job_id for v in verdicts.values() if isinstance(v, NewRevision) and v.closes]
+    locked = await tx.jobs.lock(closing) if closing else {}
+    plan = Plan()
+    for submission in submissions:
+        verdict = verdicts.get(submission.meme_id)
+        if isinstance(verdict, NewRevision):
+            _open(plan, deployment, submission, memes[submission.meme_id], verdict, locked, now)
+    fresh = [plan.jobs[job_id] for job_id in plan.fresh]
+    if fresh:
+        await extend(tx, deployment, plan, fresh, memes, {}, now)
+    await write(tx, plan)
+    opened = {job.meme_id: job for job in plan.jobs.values() if job.job_id in plan.fresh}
+    return [_answer(s, verdicts.get(s.meme_id), opened) for s in submissions], plan
+
+
+async def _decide(
+    tx: Transaction, deployment: Deployment, submissions: Sequence[Submission], memes: Mapping[MemeId, Meme]
+) -> dict[MemeId, Verdict]:
+    newest = await tx.jobs.newest(memes.keys())
+    products = await tx.products.stamps([meme_id for meme_id in memes if meme_id in newest])
+    config = deployment.config
+    verdicts: dict[MemeId, Verdict] = {}
+    for submission in submissions:
+        meme = memes.get(submission.meme_id)
+        if meme is None or not meme.exists:
+            continue
+        sha256 = meme.picture.sha256
+        stored = products.get(meme.meme_id)
+        stale = first_stale_stage(sha256, config, submission.policy, stored) if stored else True
+        wanted = Signature(sha256, submission.policy, config.fingerprint)
+        job = newest.get(meme.meme_id)
+        verdicts[meme.meme_id] = decide(job, wanted, submission.mode, all_valid=stale is None)
+    return verdicts
+
+
+def _open(
+    plan: Plan,
+    deployment: Deployment,
+    submission: Submission,
+    meme: Meme,
+    verdict: NewRevision,
+    locked: Mapping[JobId, Job],
+    now: datetime,
+) -> None:
+    active = locked.get(verdict.closes.job_id) if verdict.closes else None
+    if active is not None and active.live:
+        assert verdict.reason is not None, "a job is closed for a reason"
+        plan.put(active, jobs.close(active, verdict.reason, now), now)
+    plan.open(
+        open_revision(
+            deployment, meme.scope, meme.meme_id, verdict.revision, meme.picture.sha256, submission.policy, now
+        )
+    )
+
+
+def _answer(submission: Submission, verdict: Verdict | None, opened: Mapping[MemeId, Job]) -> Submittal:
+    match verdict:
+        case None:
+            return MemeNotFound("there is no such picture", meme_id=str(submission.meme_id))
+        case Reuse(job):
+            return Submitted(job, created=False)
+        case Conflict(job):
+            message = f"an active job of this picture runs under reverse_image_policy '{job.reverse_image_policy}'"
+            return GenerationPolicyConflict(message, job_id=str(job.job_id))
+        case NewRevision():
+            return Submitted(opened[submission.meme_id], created=True)
