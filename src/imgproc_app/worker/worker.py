@@ -1,0 +1,195 @@
+"""Start, stop, and the loops in between."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+from attrs import frozen
+
+from imgproc_app.worker.heartbeat import HeartbeatThread
+from imgproc_app.worker.lane import LaneRunner, Perform
+from imgproc_app.worker.loops import Wakeups, repeat
+from imgproc_app.worker.settler import Settler
+from imgproc_domain.claim import Claim
+from imgproc_domain.ids import WorkerId
+from imgproc_domain.ports.claims import Dispatch, Heartbeat
+from imgproc_domain.ports.wakeups import Listener, Topic
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import IMAGE_TASK_TYPES, MAINTENANCE_TASK_TYPES, TaskType
+from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.perform import perform
+from imgproc_domain.usecases.reconcile import reconcile_due
+from imgproc_domain.usecases.recover import expire_leases, flush_releases
+
+log = logging.getLogger(__name__)
+
+_SCOPES_A_TURN = 32
+
+
+@frozen
+class Pace:
+    """How often loops look without a hint, in seconds, and how much they take at once."""
+
+    poll: float = 1.0
+    sweep: float = 2.0
+    grace: float = 20.0
+    batch: int = 200
+
+
+class _Worker:
+    """Claims, runs and settles the task types it owns, and recovers expired leases of those types alone."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        dispatch: Dispatch,
+        heartbeat: Heartbeat,
+        listener: Listener,
+        performers: Mapping[TaskType, Perform],
+        pace: Pace,
+    ) -> None:
+        self._deployment = deployment
+        self._dispatch = dispatch
+        self._listener = listener
+        self._pace = pace
+        self._types = frozenset(performers)
+        self._owner = WorkerId(deployment.ids.secret())
+        self._wakeups = Wakeups()
+        self._sweep_wakeups = Wakeups()
+        self._stopping = asyncio.Event()
+        self._heartbeat = HeartbeatThread(heartbeat, deployment.limits.lease, self._lost_from_thread)
+        self._settler = Settler(deployment, self._settled, pace.poll)
+        self._lanes = {task_type: self._lane(task_type, run) for task_type, run in performers.items()}
+        self._loops: list[asyncio.Task[None]] = []
+        self._settling: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _lane(self, task_type: TaskType, run: Perform) -> LaneRunner:
+        return LaneRunner(
+            task_type,
+            deployment=self._deployment,
+            dispatch=self._dispatch,
+            owner=self._owner,
+            perform=run,
+            heartbeat=self._heartbeat,
+            settler=self._settler,
+        )
+
+    async def start(self) -> None:
+        """Open the listener and the heartbeat and begin to work."""
+        self._loop = asyncio.get_running_loop()
+        await self._listener.start()
+        self._heartbeat.start()
+        self._settling = asyncio.create_task(self._settler.run(), name="imgproc-settler")
+        steps = [(Topic(t.value), lane.turn, self._pace.poll) for t, lane in self._lanes.items()]
+        for topic, step, poll in [*steps, *self._more_steps()]:
+            self._loops.append(asyncio.create_task(self._repeat(step, topic, poll), name=f"imgproc-{topic}"))
+        self._loops.append(asyncio.create_task(self._sweep(), name="imgproc-sweep"))
+        self._loops.append(asyncio.create_task(self._listen(), name="imgproc-listen"))
+        log.info("worker %s started: %s", self._owner[:8], ", ".join(sorted(self._types)))
+
+    async def stop(self) -> None:
+        """Stop claiming, let running calls finish within the grace, give the rest back, and settle everything."""
+        self._stopping.set()
+        self._wakeups.set_all()
+        self._sweep_wakeups.set_all()
+        if self._loops:
+            _, late = await asyncio.wait(self._loops, timeout=self._pace.grace)
+            for loop in late:
+                loop.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.gather(*(lane.finish(self._pace.grace) for lane in self._lanes.values()))
+        self._settler.close()
+        if self._settling is not None:
+            await self._settling
+        await asyncio.to_thread(self._heartbeat.stop)
+        await self._listener.close()
+        log.info("worker %s stopped", self._owner[:8])
+
+    def _more_steps(self) -> Sequence[tuple[Topic, Callable[[], Awaitable[bool]], float]]:
+        return ()
+
+    async def _repeat(self, step: Callable[[], Awaitable[bool]], topic: Topic, poll: float) -> None:
+        await repeat(step, wakeups=self._wakeups, topic=topic, poll=poll, stopping=self._stopping)
+
+    async def _listen(self) -> None:
+        while not self._stopping.is_set():
+            self._wakeups.set(await self._listener.wait(self._pace.poll))
+
+    async def _sweep(self) -> None:
+        async def once() -> bool:
+            for scope in await self._dispatch.expired_scopes(self._types, _SCOPES_A_TURN):
+                if await expire_leases(self._deployment, scope, self._types, self._pace.batch):
+                    self._wakeups.set_all()
+            return False
+
+        wakeups, poll = self._sweep_wakeups, self._pace.sweep
+        await repeat(once, wakeups=wakeups, topic=Topic.JOBS, poll=poll, stopping=self._stopping)
+
+    def _settled(self, claims: Sequence[Claim]) -> None:
+        for lane in self._lanes.values():
+            lane.settled(claims)
+        self._wakeups.set_all()
+
+    def _lost_from_thread(self, claims: Collection[Claim]) -> None:
+        assert self._loop is not None, "the heartbeat starts after the loop is known"
+        self._loop.call_soon_threadsafe(self._lost, claims)
+
+    def _lost(self, claims: Collection[Claim]) -> None:
+        for lane in self._lanes.values():
+            lane.lost(claims)
+
+
+class ImageProcessingWorker(_Worker):
+    """The only one that scans, claims, expires and settles the three image task types, and reconciles jobs.
+
+    It takes the scope from the persisted row only. Any number of them may run, in any number of processes.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        dispatch: Dispatch,
+        heartbeat: Heartbeat,
+        listener: Listener,
+        pace: Pace | None = None,
+    ) -> None:
+        performers = dict.fromkeys(sorted(IMAGE_TASK_TYPES), perform)
+        super().__init__(deployment, dispatch, heartbeat, listener, performers, pace or Pace())
+        self._last_due: Scope | None = None
+
+    def _more_steps(self) -> Sequence[tuple[Topic, Callable[[], Awaitable[bool]], float]]:
+        return ((Topic.JOBS, self._reconcile, self._pace.poll), (Topic.RELEASES, self._release, self._pace.sweep))
+
+    async def _reconcile(self) -> bool:
+        found = 0
+        for scope in await self._dispatch.due_scopes(self._last_due, _SCOPES_A_TURN):
+            self._last_due = scope
+            found += await reconcile_due(self._deployment, self._dispatch, scope, self._owner, self._pace.batch)
+        if found:
+            self._wakeups.set_all()
+        return found > 0
+
+    async def _release(self) -> bool:
+        taken = 0
+        for scope in await self._dispatch.release_scopes(_SCOPES_A_TURN):
+            taken += await flush_releases(self._deployment, scope, self._pace.batch)
+        return taken > 0
+
+
+class TaskWorker(_Worker):
+    """The general worker for maintenance tasks. It never touches an image task: its types are disjoint from theirs."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        dispatch: Dispatch,
+        heartbeat: Heartbeat,
+        listener: Listener,
+        performers: Mapping[TaskType, Perform],
+        pace: Pace | None = None,
+    ) -> None:
+        foreign = frozenset(performers) - MAINTENANCE_TASK_TYPES
+        if foreign:
+            raise ValueError(f"owned by ImageProcessingWorker: {', '.join(sorted(foreign))}")
+        super().__init__(deployment, dispatch, heartbeat, listener, performers, pace or Pace())
