@@ -62,6 +62,12 @@ class GenerationPolicyConflict(ImgprocError):
     code = "generation_policy_conflict"
 
 
+class ContextConflict(ImgprocError):
+    """The context changed since the caller read it; ``details`` has its current revision."""
+
+    code = "context_conflict"
+
+
 class JobNotRetryable(ImgprocError):
     """Only a failed, blocked or unknown job can be retried."""
 

@@ -17,8 +17,13 @@ class SearchStore(Protocol):
         """Make these vectors the findable ones of their memes, in place of any earlier one of the same space."""
         ...
 
-    async def withdraw(self, meme_ids: Collection[MemeId]) -> None:
-        """Make these memes unfindable in every space."""
+    async def refresh(self, meme_ids: Collection[MemeId]) -> None:
+        """Bring the findable vectors of these memes into line with what is stored now (I14), in every space.
+
+        Called in the transaction that changed a picture, a context or a meme's existence. A vector stays, or comes
+        back from the history of text vectors, exactly if the meme exists, its context is ``partial`` or ``ready``, and
+        picture and metadata hash are the vector's; any other stops being findable.
+        """
         ...
 
     async def nearest(self, space_id: str, vector: Vector, limit: int) -> Sequence[Neighbour]:

@@ -10,8 +10,6 @@ from imgproc_domain.events import Event
 from imgproc_domain.ids import MemeId
 from imgproc_domain.job import Job
 from imgproc_domain.meme import Meme, Picture
-from imgproc_domain.ports.blobs import Staged
-from imgproc_domain.ports.models import PictureInfo
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import ReverseImagePolicy
@@ -49,13 +47,7 @@ async def upload(
         InsufficientStorage: no room; nothing is kept.
         DatabaseUnavailable: the picture may have been stored; the same upload again finds out.
     """
-    staged = await deployment.blobs.stage(chunks, deployment.limits.upload_bytes)
-    try:
-        info = await deployment.decoder.probe(staged.path)
-        storage_key = await deployment.blobs.keep(scope, staged)
-    finally:
-        await deployment.blobs.discard(staged)
-    picture = _picture(staged, info, storage_key)
+    picture = await take_in(deployment, scope, chunks)
 
     async def once() -> tuple[Uploaded, list[Event]]:
         async with deployment.uow.begin(scope) as tx:
@@ -67,7 +59,14 @@ async def upload(
     return uploaded
 
 
-def _picture(staged: Staged, info: PictureInfo, storage_key: str) -> Picture:
+async def take_in(deployment: Deployment, scope: Scope, chunks: AsyncIterator[bytes]) -> Picture:
+    """Stream bytes in, prove that they are a picture, and keep them; raises as `upload`."""
+    staged = await deployment.blobs.stage(chunks, deployment.limits.upload_bytes)
+    try:
+        info = await deployment.decoder.probe(staged.path)
+        storage_key = await deployment.blobs.keep(scope, staged)
+    finally:
+        await deployment.blobs.discard(staged)
     return Picture(
         sha256=staged.sha256,
         media_type=info.media_type,

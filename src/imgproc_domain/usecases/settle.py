@@ -129,12 +129,12 @@ async def _write_products(tx: Transaction, batch: Batch, now: datetime) -> None:
 
 
 async def _write_contexts(tx: Transaction, batch: Batch, described: Sequence[ContextProduct], now: datetime) -> None:
-    """Write contexts; where the embeddable text changed, the old vector stops being findable in this transaction."""
+    """Write contexts; where the embeddable text changed, so does what can be found, in this transaction."""
     after = [_context(tx.scope, product, batch.contexts.get(product.meme_id), now) for product in described]
     await tx.contexts.put(after)
-    stale = [c.meme_id for c in after if _hash(batch.contexts.get(c.meme_id)) != c.metadata_hash]
-    if stale:
-        await tx.search.withdraw(stale)
+    changed = [c.meme_id for c in after if _hash(batch.contexts.get(c.meme_id)) != c.metadata_hash]
+    if changed:
+        await tx.search.refresh(changed)
 
 
 def _context(scope: Scope, product: ContextProduct, before: Context | None, now: datetime) -> Context:
