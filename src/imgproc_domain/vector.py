@@ -32,7 +32,7 @@ class Vector:
         return cls(array("f", (x / length for x in values)).tobytes())
 
     @property
-    def components(self) -> array[float]:
+    def components(self) -> "array[float]":
         """The components as an array of float32, shape (dimension,)."""
         values = array("f")
         values.frombytes(self.data)

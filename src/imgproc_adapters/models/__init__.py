@@ -1,0 +1,1 @@
+"""Local models in processes of their own, and the ports they serve."""

@@ -1,0 +1,1 @@
+"""Text vectors from a model on this machine; needs the `local` extra."""

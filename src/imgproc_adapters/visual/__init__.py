@@ -1,0 +1,1 @@
+"""Visual vectors and subject tags, computed here from the pixels; needs the `local` extra."""
