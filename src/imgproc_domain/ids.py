@@ -18,6 +18,7 @@ MemeId = NewType("MemeId", UUID)
 JobId = NewType("JobId", UUID)
 TaskId = NewType("TaskId", UUID)
 GrantId = NewType("GrantId", UUID)
+GenerationId = NewType("GenerationId", UUID)
 AttemptId = NewType("AttemptId", str)
 WorkerId = NewType("WorkerId", str)
 

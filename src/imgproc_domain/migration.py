@@ -1,11 +1,15 @@
 """Which source a scope's searches read, and the epoch under which that was decided."""
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from attrs import evolve, frozen
 
+from imgproc_domain.config import VectorSpace
+from imgproc_domain.ids import GenerationId, TaskId
 from imgproc_domain.machine import Edges, move
+from imgproc_domain.scope import Scope
 from imgproc_domain.search import Source
 
 
@@ -34,6 +38,19 @@ class SearchState:
     @property
     def source(self) -> Source:
         return Source.INCREMENTAL if self.mode is SearchMode.INCREMENTAL_ONLY else Source.LEGACY
+
+
+@frozen
+class Generation:
+    """A legacy search index over a whole scope, made by one ``cache_generation`` task; readable once it is complete."""
+
+    scope: Scope
+    generation_id: GenerationId
+    task_id: TaskId
+    space: VectorSpace
+    created_at: datetime
+    completed_at: datetime | None = None
+    entries: int = 0
 
 
 def change(state: SearchState, mode: SearchMode) -> SearchState:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from imgproc_domain.ids import MemeId
-from imgproc_domain.migration import SearchState
+from imgproc_domain.ids import GenerationId, MemeId, TaskId
+from imgproc_domain.migration import Generation, SearchState
 from imgproc_domain.product import TextProduct
 from imgproc_domain.search import Neighbour
 from imgproc_domain.vector import Vector
@@ -39,4 +39,31 @@ class SearchStore(Protocol):
 
     async def state(self) -> SearchState:
         """Return the scope's search mode and epoch."""
+        ...
+
+
+class GenerationStore(Protocol):
+    """Legacy generations: whole-scope copies that never touch what incremental search can find."""
+
+    async def of_task(self, task_id: TaskId) -> Generation | None:
+        """Return the generation that this task began, with the number of its entries."""
+        ...
+
+    async def newest(self) -> Generation | None:
+        """Return the scope's newest complete generation."""
+        ...
+
+    async def add(self, generation: Generation) -> None:
+        """Insert an empty generation; raises `Conflict` if its id is taken."""
+        ...
+
+    async def copy_page(self, generation_id: GenerationId, after: MemeId | None, limit: int) -> MemeId | None:
+        """Copy up to ``limit`` findable vectors of the generation's space into it, in meme order, behind ``after``.
+
+        An entry that is there already stays. Returns the last meme copied, None when there are no more.
+        """
+        ...
+
+    async def complete(self, generation_id: GenerationId) -> None:
+        """Make the generation readable, at the database's clock."""
         ...

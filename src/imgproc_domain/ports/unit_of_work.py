@@ -8,7 +8,7 @@ from imgproc_domain.ports.claims import ClaimStore, JobClaimStore
 from imgproc_domain.ports.execution import AttemptStore, GrantStore, ReleaseOutbox, SlotStore
 from imgproc_domain.ports.library import ContextStore, MemeStore, ProductStore
 from imgproc_domain.ports.processing import JobStore, TaskStore
-from imgproc_domain.ports.search import SearchStore
+from imgproc_domain.ports.search import GenerationStore, SearchStore
 from imgproc_domain.ports.wakeups import Bell
 from imgproc_domain.scope import Scope
 
@@ -47,6 +47,8 @@ class Transaction(Protocol):
     def slots(self) -> SlotStore: ...
     @property
     def search(self) -> SearchStore: ...
+    @property
+    def generations(self) -> GenerationStore: ...
     @property
     def bell(self) -> Bell: ...
 
