@@ -1,0 +1,1 @@
+"""Benchmarks: everything compared is measured in one run, on one server."""

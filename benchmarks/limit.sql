@@ -1,0 +1,107 @@
+-- The physical limit: what PostgreSQL alone needs to write the rows of n complete jobs, set by set, without a client,
+-- without reading anything back and without deciding anything. Inserts and updates, and the commits between them, are
+-- those of the engine working in batches of n.
+CREATE OR REPLACE PROCEDURE bench_batch(n integer) LANGUAGE plpgsql AS $$
+DECLARE
+  scope constant text := 'limit';
+  sha constant text := repeat('a', 64);
+  space constant text := 'bench';
+  picture constant halfvec := array_fill(0.036, ARRAY[768])::real[]::vector::halfvec;
+  words constant halfvec := array_fill(0.044, ARRAY[512])::real[]::vector::halfvec;
+  kinds constant text[] := ARRAY['visual_embedding_generation', 'meme_context_generation', 'text_embedding_generation'];
+  stages constant text[] := ARRAY['visual', 'agent', 'text_embedding'];
+  jobs uuid[]; memes uuid[]; work uuid[]; grants uuid[];
+  stage_no integer;
+BEGIN
+  SELECT array_agg(gen_random_uuid()), array_agg(gen_random_uuid()), array_agg(gen_random_uuid())
+    INTO jobs, memes, grants FROM generate_series(1, n);
+  INSERT INTO memes (scope_id, meme_id, filename, image_sha256, media_type, byte_size, width, height, frames,
+                     storage_key, created_at, updated_at)
+    SELECT scope, m, 'bench.png', md5(m::text) || md5(m::text), 'image/png', 1, 1, 1, 1, 'key', now(), now()
+    FROM unnest(memes) m;
+  COMMIT;
+  FOR stage_no IN 1..3 LOOP
+    SELECT array_agg(gen_random_uuid()) INTO work FROM generate_series(1, n);
+    IF stage_no = 1 THEN
+      INSERT INTO image_processing_jobs (scope_id, job_id, meme_id, revision, image_sha256, reverse_image_policy,
+                                         config_fingerprint, status, created_at, updated_at, claim_generation)
+        SELECT scope, j, m, 1, sha, 'forbid', sha, 'running', now(), now(), 0 FROM unnest(jobs, memes) u(j, m);
+      INSERT INTO image_processing_stages (scope_id, job_id, stage, status, reused, task_id)
+        SELECT scope, j, s, CASE s WHEN 'visual' THEN 'running' ELSE 'queued' END, false,
+               CASE s WHEN 'visual' THEN w END
+        FROM unnest(jobs, work) u(j, w), unnest(stages) s;
+    END IF;
+    IF stage_no = 2 THEN
+      -- a job that needs permission is claimed, and opened in the next transaction
+      UPDATE image_processing_jobs SET claim_generation = 1, lease_owner = 'bench', lease_expires_at = now()
+        WHERE scope_id = scope AND job_id = ANY (jobs);
+      COMMIT;
+    END IF;
+    INSERT INTO tasks (scope_id, task_id, task_type, status, job_id, meme_id, image_sha256, config_fingerprint,
+                       reverse_image_policy, claim_generation, available_at, failures, lease_losses, created_at)
+      SELECT scope, w, kinds[stage_no], 'queued', j, m, sha, sha, 'forbid', 0, now(), 0, 0, now()
+      FROM unnest(work, jobs, memes) u(w, j, m);
+    IF stage_no = 2 THEN
+      INSERT INTO operation_grants (scope_id, grant_id, operation, logical_request_key, fingerprint, reservation,
+                                    task_id, job_id, status, created_at, updated_at)
+        SELECT scope, g, 'analysis.agent', g::text, sha, g::text, w, j, 'acquired', now(), now()
+        FROM unnest(grants, work, jobs) u(g, w, j);
+    END IF;
+    IF stage_no > 1 THEN
+      UPDATE image_processing_jobs SET updated_at = now(), lease_owner = NULL, lease_expires_at = NULL
+        WHERE scope_id = scope AND job_id = ANY (jobs);
+      UPDATE image_processing_stages t SET status = 'running', task_id = u.w
+        FROM unnest(jobs, work) u(j, w)
+        WHERE t.scope_id = scope AND t.job_id = u.j AND t.stage = stages[stage_no];
+    END IF;
+    COMMIT;
+    UPDATE tasks SET status = 'running', claim_generation = 1, lease_owner = 'bench', lease_expires_at = now(),
+                     started_at = now()
+      WHERE scope_id = scope AND task_id = ANY (work);
+    INSERT INTO task_attempts (scope_id, task_id, attempt_no, attempt_id, request_id, session_id, generation, status,
+                               input_digest, created_at)
+      SELECT scope, w, 1, w::text, w::text, w::text, 1, 'prepared', sha, now() FROM unnest(work) w;
+    COMMIT;
+    IF stage_no = 2 THEN
+      UPDATE operation_grants SET status = 'committed', updated_at = now()
+        WHERE scope_id = scope AND grant_id = ANY (grants);
+      UPDATE task_attempts SET status = 'grant_committed' WHERE scope_id = scope AND task_id = ANY (work);
+      COMMIT;
+    END IF;
+    UPDATE task_attempts SET status = 'external_started', external_started_at = now(), hard_deadline_at = now()
+      WHERE scope_id = scope AND task_id = ANY (work);
+    COMMIT;
+    CASE stage_no
+      WHEN 1 THEN
+        INSERT INTO visual_embeddings (scope_id, meme_id, image_sha256, space_id, dimension, embedding, created_at)
+          SELECT scope, m, sha, space, 768, picture, now() FROM unnest(memes) m;
+      WHEN 2 THEN
+        INSERT INTO meme_contexts (scope_id, meme_id, status, revision, description, metadata_hash, provenance,
+                                   updated_at)
+          SELECT scope, m, 'partial', 1,
+                 jsonb_build_object('title', m::text, 'summary', repeat('what can be seen ', 6)), sha,
+                 jsonb_build_object('origin', 'agent', 'image_sha256', sha, 'agent_fingerprint', sha), now()
+          FROM unnest(memes) m;
+      ELSE
+        INSERT INTO text_embeddings (scope_id, meme_id, image_sha256, metadata_hash, embedding_model_version,
+                                     dimension, embedding, created_at)
+          SELECT scope, m, sha, sha, space, 512, words, now() FROM unnest(memes) m;
+        INSERT INTO search_vectors (scope_id, space_id, meme_id, image_sha256, metadata_hash, dimension, embedding)
+          SELECT scope, space, m, sha, sha, 512, words FROM unnest(memes) m;
+    END CASE;
+    UPDATE task_attempts SET status = 'completed', completed_at = now()
+      WHERE scope_id = scope AND task_id = ANY (work);
+    UPDATE tasks SET status = 'succeeded', lease_owner = NULL, lease_expires_at = NULL, completed_at = now()
+      WHERE scope_id = scope AND task_id = ANY (work);
+    UPDATE image_processing_stages SET status = 'succeeded'
+      WHERE scope_id = scope AND job_id = ANY (jobs) AND stage = stages[stage_no];
+    IF stage_no = 1 THEN
+      UPDATE image_processing_jobs SET updated_at = now(), due_at = now()
+        WHERE scope_id = scope AND job_id = ANY (jobs);
+      COMMIT;
+    END IF;
+  END LOOP;
+  UPDATE image_processing_jobs SET status = 'succeeded', updated_at = now(), completed_at = now(), due_at = NULL
+    WHERE scope_id = scope AND job_id = ANY (jobs);
+  COMMIT;
+END $$;
