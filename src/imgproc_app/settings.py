@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import cattrs
-from attrs import Factory, field, fields, frozen, validators
+from attrs import field, fields, frozen, validators
 
 from imgproc_domain.errors import InvalidValue
 from imgproc_domain.scope import LOCAL, parse_scope
@@ -23,6 +23,14 @@ def default_data_dir(environ: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "imgproc"
 
 
+def _default_data_dir_here() -> Path:
+    return default_data_dir(os.environ)
+
+
+def _expanded(path: Path) -> Path:
+    return path.expanduser()
+
+
 @frozen
 class Settings:
     """Settings of one process. Times are seconds.
@@ -30,7 +38,7 @@ class Settings:
     Without a ``dsn`` the embedded PostgreSQL is used, with its data in ``data_dir``.
     """
 
-    data_dir: Path = Factory(lambda: default_data_dir(os.environ))
+    data_dir: Path = field(factory=_default_data_dir_here, converter=_expanded)
     dsn: str | None = None
     pooler: bool = False
     """The DSN leads to a connection pooler in transaction mode: no session state may be relied on."""
@@ -78,7 +86,7 @@ def load_settings(environ: Mapping[str, str], **given: object) -> Settings:
         InvalidValue: a variable has no meaning; the message names it.
     """
     converter = cattrs.Converter()
-    raw: dict[str, object] = {}
+    raw: dict[str, object] = {"data_dir": default_data_dir(environ)}
     for attribute in fields(Settings):
         variable = PREFIX + attribute.name.upper()
         if variable in environ and environ[variable] != "":
@@ -87,7 +95,7 @@ def load_settings(environ: Mapping[str, str], **given: object) -> Settings:
     try:
         return Settings(**raw)  # type: ignore[arg-type]  # each value was parsed to its attribute's type above
     except ValueError as error:
-        raise InvalidValue(f"a setting has no meaning: {error}") from error
+        raise InvalidValue(f"a setting has no meaning: {error.args[0]}") from error
 
 
 def _parse(converter: cattrs.Converter, variable: str, raw: str, wanted: type | None) -> object:

@@ -1,0 +1,58 @@
+# Every target that needs Python makes .venv by itself, from requirements.lock (see scripts/venv.sh).
+
+SHELL := /bin/sh
+PYTHON := .venv/bin/python
+IMGPROC := .venv/bin/imgproc
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo serve test check bench chaos model docs lock clean
+
+help:
+	@echo 'make demo    import the samples, watch them move through the stages, search (ARGS=FOLDER for your own)'
+	@echo 'make serve   API and worker on http://127.0.0.1:8000'
+	@echo 'make test    all tests (ARGS="-k name" for some)'
+	@echo 'make check   ruff, mypy and the import contracts'
+	@echo 'make bench   benchmarks'
+	@echo 'make chaos   crash and partition tests'
+	@echo 'make model   the protocol, model-checked'
+	@echo 'make docs    write the generated parts of docs/ anew'
+	@echo 'make lock    write requirements.lock anew (needs uv)'
+	@echo 'make clean   remove .venv, caches and reports'
+
+venv:
+	@sh scripts/venv.sh
+
+# exec: so that Ctrl-C and its exit code belong to the command alone
+demo: venv
+	@exec $(IMGPROC) demo $(ARGS)
+
+serve: venv
+	@exec $(IMGPROC) serve $(ARGS)
+
+test: venv
+	@$(PYTHON) -m pytest -n 2 $(ARGS)
+
+check: venv
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: venv
+	@exec $(PYTHON) benchmarks $(ARGS)
+
+chaos model:
+	@echo 'make $@: not in this version yet' >&2; exit 2
+
+docs: venv
+	@$(PYTHON) scripts/make_docs.py $(ARGS)
+
+lock:
+	@command -v uv >/dev/null || { echo 'make lock: needs uv on the PATH' >&2; exit 2; }
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --extra local --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist reports
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

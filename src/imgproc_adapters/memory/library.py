@@ -1,0 +1,146 @@
+"""Memes, their contexts, their products, and what may be found."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from imgproc_adapters.memory.processing import behind
+from imgproc_adapters.memory.schema import CONTEXTS, FINDABLE, MEMES, SEARCH_STATE, TEXT, VISUAL
+from imgproc_adapters.memory.session import Session
+from imgproc_domain.context import USABLE, Context
+from imgproc_domain.ids import MemeId, Sha256
+from imgproc_domain.meme import Meme
+from imgproc_domain.migration import SearchState
+from imgproc_domain.ports.library import MemePage
+from imgproc_domain.product import Products, TextProduct, TextStamp, VisualProduct, VisualStamp
+from imgproc_domain.search import Neighbour
+from imgproc_domain.vector import Vector
+
+
+@frozen
+class MemoryMemes:
+    _session: Session
+
+    async def add(self, meme: Meme) -> None:
+        assert meme.scope == self._session.scope, "I1: a transaction writes one scope"
+        await self._session.insert(MEMES, meme)
+
+    async def get(self, ids: Collection[MemeId]) -> Mapping[MemeId, Meme]:
+        return self._session.pick(MEMES, ids)
+
+    async def lock(self, ids: Collection[MemeId]) -> Mapping[MemeId, Meme]:
+        return await self._session.lock(MEMES, sorted(set(ids)))
+
+    async def by_content(self, digests: Collection[Sha256]) -> Mapping[Sha256, Meme]:
+        wanted = set(digests)
+        live = (meme for meme in self._session.rows(MEMES) if meme.exists)
+        return {meme.picture.sha256: meme for meme in live if meme.picture.sha256 in wanted}
+
+    async def page(self, after: MemeId | None, limit: int, name_contains: str = "") -> MemePage:
+        part = name_contains.lower()
+        found = (
+            (meme.meme_id, meme) for meme in self._session.rows(MEMES) if meme.exists and part in meme.filename.lower()
+        )
+        return MemePage(*behind(found, after, limit))
+
+    async def save(self, meme: Meme) -> None:
+        old = self._session.get(MEMES, meme.meme_id)
+        if old is None:
+            raise self._session.conflict("a meme to be written is gone")
+        written = evolve(
+            old,
+            filename=meme.filename,
+            picture=meme.picture,
+            updated_at=meme.updated_at,
+            deleted_at=meme.deleted_at,
+        )
+        await self._session.update(MEMES, written)
+
+    async def count(self) -> int:
+        return sum(meme.exists for meme in self._session.rows(MEMES))
+
+
+@frozen
+class MemoryContexts:
+    _session: Session
+
+    async def get(self, ids: Collection[MemeId]) -> Mapping[MemeId, Context]:
+        return self._session.pick(CONTEXTS, ids)
+
+    async def put(self, contexts: Sequence[Context]) -> None:
+        for context in contexts:
+            assert context.scope == self._session.scope, "I1: a transaction writes one scope"
+            await self._session.upsert(CONTEXTS, context)
+
+
+@frozen
+class MemoryProducts:
+    _session: Session
+
+    async def stamps(self, ids: Collection[MemeId]) -> Mapping[MemeId, Products]:
+        visual: dict[MemeId, set[VisualStamp]] = {meme_id: set() for meme_id in ids}
+        text: dict[MemeId, set[TextStamp]] = {meme_id: set() for meme_id in ids}
+        for v in self._session.rows(VISUAL):
+            visual.get(v.meme_id, set()).add(VisualStamp(v.image_sha256, v.space_id, v.vector.dimension))
+        for t in self._session.rows(TEXT):
+            stamp = TextStamp(t.image_sha256, t.metadata_hash, t.space_id, t.vector.dimension)
+            text.get(t.meme_id, set()).add(stamp)
+        contexts = self._session.pick(CONTEXTS, ids)
+        return {key: Products(frozenset(visual[key]), contexts.get(key), frozenset(text[key])) for key in visual}
+
+    async def put_visual(self, products: Sequence[VisualProduct]) -> None:
+        for product in products:
+            await self._session.upsert(VISUAL, product)
+
+    async def put_text(self, products: Sequence[TextProduct]) -> None:
+        for product in products:
+            await self._session.upsert(TEXT, product)
+
+
+@frozen
+class MemorySearch:
+    _session: Session
+
+    async def publish(self, products: Sequence[TextProduct]) -> None:
+        for product in products:
+            await self._session.upsert(FINDABLE, product)
+
+    async def refresh(self, meme_ids: Collection[MemeId]) -> None:
+        wanted = set(meme_ids)
+        for row in self._session.rows(FINDABLE):
+            if row.meme_id in wanted and not self._is_current(row):
+                await self._session.delete(FINDABLE, (row.space_id, row.meme_id))
+        for row in self._session.rows(TEXT):
+            if row.meme_id in wanted and self._is_current(row):
+                await self._session.upsert(FINDABLE, row)
+
+    def _is_current(self, row: TextProduct) -> bool:
+        meme = self._session.get(MEMES, row.meme_id)
+        context = self._session.get(CONTEXTS, row.meme_id)
+        if meme is None or not meme.exists or context is None or context.status not in USABLE:
+            return False
+        return (meme.picture.sha256, context.metadata_hash) == (row.image_sha256, row.metadata_hash)
+
+    async def nearest(self, space_id: str, vector: Vector, limit: int) -> Sequence[Neighbour]:
+        rows = self._of_space(space_id)
+        if not rows:
+            return []
+        distances = 1.0 - np.stack([_components(row.vector) for row in rows]) @ _components(vector)
+        found = (Neighbour(row.meme_id, float(d)) for row, d in zip(rows, distances, strict=True))
+        return sorted(found, key=lambda neighbour: (neighbour.distance, neighbour.meme_id))[:limit]
+
+    async def searchable(self, space_id: str) -> int:
+        return len(self._of_space(space_id))
+
+    async def state(self) -> SearchState:
+        row = self._session.get(SEARCH_STATE, "state")
+        return row.state if row else SearchState()
+
+    def _of_space(self, space_id: str) -> list[TextProduct]:
+        return [row for row in self._session.rows(FINDABLE) if row.space_id == space_id]
+
+
+def _components(vector: Vector) -> NDArray[np.float64]:
+    return np.frombuffer(vector.data, dtype=np.float32).astype(np.float64)

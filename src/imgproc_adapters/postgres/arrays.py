@@ -1,0 +1,118 @@
+"""Arrays as parameters: one list a column is how a whole batch travels in one statement.
+
+psycopg guesses an array's type from its elements, so the same statement with only NULLs in a column would be another
+statement to prepare. These lists know their type, and encode about three times faster.
+"""
+
+import struct
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import AdaptersMap, Dumper
+from psycopg.pq import Format
+
+_HEAD: Final = struct.Struct("!iiI")
+_DIMENSION: Final = struct.Struct("!ii")
+_LENGTH: Final = struct.Struct("!i")
+_INT4: Final = struct.Struct("!i")
+_INT8: Final = struct.Struct("!q")
+_NULL: Final = _LENGTH.pack(-1)
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Texts(list[str | None]):
+    """Travels as ``text[]``."""
+
+
+class Uuids(list[UUID | None]):
+    """Travels as ``uuid[]``."""
+
+
+class Ints(list[int | None]):
+    """Travels as ``int4[]``."""
+
+
+class Bools(list[bool | None]):
+    """Travels as ``bool[]``."""
+
+
+class Times(list[datetime | None]):
+    """Travels as ``timestamptz[]``."""
+
+
+class _ArrayDumper(Dumper):
+    """Encodes a flat array in PostgreSQL's binary format: a head, one dimension, then length and bytes an element."""
+
+    format = Format.BINARY
+    element: ClassVar[int]
+
+    def dump(self, obj: Iterable[Any]) -> Buffer:
+        encoded = [None if item is None else self.encode(item) for item in obj]
+        if not encoded:
+            return _HEAD.pack(0, 0, self.element)
+        parts = [_HEAD.pack(1, None in encoded, self.element), _DIMENSION.pack(len(encoded), 1)]
+        for item in encoded:
+            parts += (_NULL,) if item is None else (_LENGTH.pack(len(item)), item)
+        return b"".join(parts)
+
+    def encode(self, item: Any) -> bytes:
+        raise NotImplementedError
+
+
+class _TextsDumper(_ArrayDumper):
+    oid = 1009
+    element = 25
+
+    def encode(self, item: str) -> bytes:
+        return item.encode()
+
+
+class _UuidsDumper(_ArrayDumper):
+    oid = 2951
+    element = 2950
+
+    def encode(self, item: UUID) -> bytes:
+        return item.bytes
+
+
+class _IntsDumper(_ArrayDumper):
+    oid = 1007
+    element = 23
+
+    def encode(self, item: int) -> bytes:
+        return _INT4.pack(item)
+
+
+class _BoolsDumper(_ArrayDumper):
+    oid = 1000
+    element = 16
+
+    def encode(self, item: bool) -> bytes:
+        return b"\x01" if item else b"\x00"
+
+
+class _TimesDumper(_ArrayDumper):
+    oid = 1185
+    element = 1184
+
+    def encode(self, item: datetime) -> bytes:
+        return _INT8.pack((item - _EPOCH) // _MICROSECOND)
+
+
+def _adapters() -> AdaptersMap:
+    adapters = AdaptersMap(psycopg.adapters)
+    adapters.register_dumper(Texts, _TextsDumper)
+    adapters.register_dumper(Uuids, _UuidsDumper)
+    adapters.register_dumper(Ints, _IntsDumper)
+    adapters.register_dumper(Bools, _BoolsDumper)
+    adapters.register_dumper(Times, _TimesDumper)
+    return adapters
+
+
+ADAPTERS: Final = _adapters()
+"""The template for connections: give it to ``connect`` as their context."""

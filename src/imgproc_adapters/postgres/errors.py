@@ -1,0 +1,76 @@
+"""From what psycopg raises to what the ports promise."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from psycopg import errors as pg
+
+from imgproc_domain.errors import CommitOutcomeUnknown, Conflict, DatabaseUnavailable, InvalidValue
+
+# Somebody else was first, or the database broke a tie. A missing parent row counts: it was there when it was read.
+_CONFLICTS: Final = (
+    pg.UniqueViolation,
+    pg.ForeignKeyViolation,
+    pg.SerializationFailure,
+    pg.DeadlockDetected,
+    pg.LockNotAvailable,
+)
+
+# The server gave up, ended the session or is not there (or is a standby): nothing was kept, and it may be tried later.
+_UNAVAILABLE: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    pg.IdleInTransactionSessionTimeout,
+    pg.TransactionTimeout,
+    pg.ReadOnlySqlTransaction,
+    pg.InFailedSqlTransaction,
+)
+
+
+def translate(error: BaseException) -> BaseException:
+    """Return the domain's error for ``error``; whatever is a bug of ours (a refused CHECK, wrong SQL) stays as it is.
+
+    The messages of psycopg's connection errors name host, user and database, never a password; those of refused
+    values quote none of them.
+    """
+    match error:
+        case pg.UniqueViolation():
+            return Conflict(f"a row with this key exists already ({error.diag.constraint_name})")
+        case pg.ForeignKeyViolation():
+            return Conflict(f"a row that this one refers to does not exist ({error.diag.constraint_name})")
+        case _ if isinstance(error, _CONFLICTS):
+            return Conflict("the database ended the transaction in favour of another one")
+        case psycopg.DataError():
+            return InvalidValue(f"the database refused a value ({error.sqlstate or 'not representable'})")
+        case _ if isinstance(error, _UNAVAILABLE):
+            return DatabaseUnavailable(f"the database did not answer: {_reason(error)}")
+        case _:
+            return error
+
+
+def translate_commit(error: BaseException) -> BaseException:
+    """As `translate`, for an error of COMMIT: without an answer nobody knows whether the transaction was kept."""
+    known = translate(error)
+    answered = isinstance(error, pg.QueryCanceled)
+    if isinstance(known, DatabaseUnavailable) and not answered:
+        return CommitOutcomeUnknown(f"the connection ended during COMMIT: {_reason(error)}")
+    return known
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the domain's error instead of psycopg's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        known = translate(error)
+        if known is error:
+            raise
+        raise known from error
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,189 @@
+"""Attempts, grants, and the outbox of releases."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from imgproc_adapters.postgres.arrays import Texts, Times, Uuids
+from imgproc_adapters.postgres.rows import ATTEMPT, GRANT, attempt_arrays, attempt_of, grant_arrays, grant_of
+from imgproc_adapters.postgres.session import Session, statement
+from imgproc_domain.attempt import Attempt, AttemptStatus
+from imgproc_domain.grant import Grant
+from imgproc_domain.ids import AttemptId, GrantId, TaskId
+from imgproc_domain.policy import Operation
+from imgproc_domain.ports.execution import Release
+
+_ADD_ATTEMPTS: Final = statement(
+    """
+    INSERT INTO task_attempts (scope_id, task_id, attempt_no, attempt_id, request_id, session_id, generation, status,
+        input_digest, created_at, external_started_at, hard_deadline_at, completed_at, error_code, error_message)
+    SELECT %(scope)s, n.* FROM unnest(%(task_id)s, %(attempt_no)s, %(attempt_id)s, %(request_id)s, %(session_id)s,
+        %(generation)s, %(status)s, %(input_digest)s, %(created_at)s, %(external_started_at)s, %(hard_deadline_at)s,
+        %(completed_at)s, %(error_code)s, %(error_message)s) AS n
+    """
+)
+
+# pk_task_attempts, backwards: one entry a task.
+_LAST: Final = statement(
+    """
+    SELECT {attempt} FROM unnest(%(ids)s) AS wanted (task_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM task_attempts
+        WHERE scope_id = %(scope)s AND task_id = wanted.task_id ORDER BY attempt_no DESC LIMIT 1
+    ) a
+    """,
+    attempt=ATTEMPT,
+)
+
+# pk_task_attempts; the status is the compare-and-set, so a row that somebody else moved is not written.
+_SAVE_ATTEMPTS: Final = statement(
+    """
+    UPDATE task_attempts a
+    SET status = n.status, generation = n.generation, external_started_at = n.external_started_at,
+        hard_deadline_at = n.hard_deadline_at, completed_at = n.completed_at,
+        error_code = n.error_code, error_message = n.error_message
+    FROM unnest(%(task_id)s, %(attempt_no)s, %(attempt_id)s, %(expected)s, %(status)s, %(generation)s,
+        %(external_started_at)s, %(hard_deadline_at)s, %(completed_at)s, %(error_code)s, %(error_message)s)
+        AS n (task_id, attempt_no, attempt_id, expected, status, generation,
+              external_started_at, hard_deadline_at, completed_at, error_code, error_message)
+    WHERE a.scope_id = %(scope)s AND a.task_id = n.task_id AND a.task_id = ANY (%(task_id)s)
+      AND a.attempt_no = n.attempt_no AND a.attempt_id = n.attempt_id AND a.status = n.expected
+    RETURNING a.attempt_id
+    """
+)
+
+_ADD_GRANTS: Final = statement(
+    """
+    INSERT INTO operation_grants (scope_id, grant_id, operation, logical_request_key, fingerprint, reservation,
+        task_id, job_id, status, created_at, updated_at)
+    SELECT %(scope)s, n.* FROM unnest(%(ids)s, %(operation)s, %(key)s, %(fingerprint)s, %(reservation)s,
+        %(task_id)s, %(job_id)s, %(status)s, %(created_at)s, %(updated_at)s) AS n
+    """
+)
+
+# uq_operation_grants_request
+_GRANTS_BY_KEY: Final = statement(
+    """
+    SELECT {grant} FROM operation_grants g
+    WHERE g.scope_id = %(scope)s AND g.operation = %(operation)s AND g.logical_request_key = ANY (%(keys)s)
+    """,
+    grant=GRANT,
+)
+_LOCK_GRANTS: Final = statement(
+    """
+    SELECT {grant} FROM operation_grants g WHERE g.scope_id = %(scope)s AND g.grant_id = ANY (%(ids)s)
+    ORDER BY g.grant_id FOR NO KEY UPDATE
+    """,
+    grant=GRANT,
+)
+_SAVE_GRANTS: Final = statement(
+    """
+    UPDATE operation_grants g SET status = n.status, updated_at = n.updated_at
+    FROM unnest(%(ids)s, %(status)s, %(updated_at)s) AS n (grant_id, status, updated_at)
+    WHERE g.scope_id = %(scope)s AND g.grant_id = n.grant_id AND g.grant_id = ANY (%(ids)s)
+    """
+)
+
+_ADD_RELEASES: Final = statement(
+    """
+    INSERT INTO grant_releases (scope_id, operation, logical_request_key, reservation, created_at, done_at)
+    SELECT %(scope)s, n.* FROM unnest(%(operation)s, %(key)s, %(reservation)s, %(created_at)s, %(done_at)s) AS n
+    ON CONFLICT (scope_id, operation, logical_request_key) DO NOTHING
+    """
+)
+
+# ix_grant_releases_pending is this order; SKIP LOCKED, so that two relays never send the same release at once.
+_PENDING: Final = statement(
+    """
+    SELECT operation, logical_request_key, reservation, created_at FROM grant_releases
+    WHERE scope_id = %(scope)s AND done_at IS NULL
+    ORDER BY created_at, operation, logical_request_key LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+    """
+)
+_FINISH: Final = statement(
+    """
+    UPDATE grant_releases r SET done_at = statement_timestamp()
+    FROM unnest(%(operation)s, %(key)s) AS n (operation, key)
+    WHERE r.scope_id = %(scope)s AND r.operation = n.operation AND r.logical_request_key = n.key
+      AND r.logical_request_key = ANY (%(key)s) AND r.done_at IS NULL
+    """
+)
+_TOMBSTONES: Final = statement(
+    """
+    SELECT logical_request_key FROM grant_releases
+    WHERE scope_id = %(scope)s AND operation = %(operation)s AND logical_request_key = ANY (%(keys)s)
+    """
+)
+
+
+class PostgresAttempts:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, attempts: Sequence[Attempt]) -> None:
+        if attempts:
+            await self._session.run(_ADD_ATTEMPTS, **attempt_arrays(attempts))
+
+    async def last(self, task_ids: Collection[TaskId]) -> Mapping[TaskId, Attempt]:
+        rows = await self._session.rows(_LAST, ids=Uuids(set(task_ids))) if task_ids else ()
+        attempts = (attempt_of(self._session.scope, row) for row in rows)
+        return {attempt.task_id: attempt for attempt in attempts}
+
+    async def save(self, changes: Sequence[tuple[AttemptStatus, Attempt]]) -> Collection[AttemptId]:
+        if not changes:
+            return set()
+        expected = Texts(status for status, _ in changes)
+        arrays = attempt_arrays([attempt for _, attempt in changes])
+        return {row[0] for row in await self._session.rows(_SAVE_ATTEMPTS, expected=expected, **arrays)}
+
+
+class PostgresGrants:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, grants: Sequence[Grant]) -> None:
+        if grants:
+            await self._session.run(_ADD_GRANTS, **grant_arrays(grants))
+
+    async def by_key(self, operation: Operation, keys: Collection[str]) -> Mapping[str, Grant]:
+        rows = await self._session.rows(_GRANTS_BY_KEY, operation=operation, keys=Texts(keys)) if keys else ()
+        grants = (grant_of(self._session.scope, row) for row in rows)
+        return {grant.logical_request_key: grant for grant in grants}
+
+    async def lock(self, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
+        rows = await self._session.rows(_LOCK_GRANTS, ids=Uuids(set(grant_ids))) if grant_ids else ()
+        grants = (grant_of(self._session.scope, row) for row in rows)
+        return {grant.grant_id: grant for grant in grants}
+
+    async def save(self, grants: Sequence[Grant]) -> None:
+        if grants and await self._session.run(_SAVE_GRANTS, **grant_arrays(grants)) != len(grants):
+            raise self._session.conflict("a grant to be written is gone")
+
+
+class PostgresReleases:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, releases: Sequence[Release]) -> None:
+        if releases:
+            await self._session.run(
+                _ADD_RELEASES,
+                operation=Texts(r.operation for r in releases),
+                key=Texts(r.logical_request_key for r in releases),
+                reservation=Texts(r.reservation for r in releases),
+                created_at=Times(r.created_at for r in releases),
+                done_at=Times(r.done_at for r in releases),
+            )
+
+    async def pending(self, limit: int) -> Sequence[Release]:
+        rows = await self._session.rows(_PENDING, limit=limit)
+        return [Release(Operation(row[0]), row[1], row[2], row[3]) for row in rows]
+
+    async def finish(self, keys: Collection[tuple[Operation, str]]) -> None:
+        if keys:
+            ordered = list(keys)
+            operations, names = Texts(operation for operation, _ in ordered), Texts(key for _, key in ordered)
+            await self._session.run(_FINISH, operation=operations, key=names)
+
+    async def tombstones(self, operation: Operation, keys: Collection[str]) -> Collection[str]:
+        rows = await self._session.rows(_TOMBSTONES, operation=operation, keys=Texts(keys)) if keys else ()
+        return {row[0] for row in rows}

@@ -1,0 +1,98 @@
+"""Legacy generations: whole-scope copies of what was findable when they were made."""
+
+from typing import Final
+
+from imgproc_adapters.postgres.session import Row, Session, statement
+from imgproc_domain.config import VectorSpace
+from imgproc_domain.ids import GenerationId, MemeId, TaskId
+from imgproc_domain.migration import Generation
+
+_GENERATION: Final = """
+    g.generation_id, g.task_id, g.space_id, g.dimension, g.created_at, g.completed_at,
+    (SELECT count(*) FROM cache_generation_entries e
+     WHERE e.scope_id = g.scope_id AND e.generation_id = g.generation_id)
+"""
+
+# uq_cache_generations_task
+_OF_TASK: Final = statement(
+    "SELECT {generation} FROM cache_generations g WHERE g.scope_id = %(scope)s AND g.task_id = %(task_id)s",
+    generation=_GENERATION,
+)
+
+# pk_cache_generations, backwards
+_NEWEST: Final = statement(
+    """
+    SELECT {generation} FROM cache_generations g
+    WHERE g.scope_id = %(scope)s AND g.completed_at IS NOT NULL ORDER BY g.generation_id DESC LIMIT 1
+    """,
+    generation=_GENERATION,
+)
+_ADD: Final = statement(
+    """
+    INSERT INTO cache_generations (scope_id, generation_id, task_id, space_id, dimension, created_at, completed_at)
+    VALUES (%(scope)s, %(id)s, %(task_id)s, %(space_id)s, %(dimension)s, %(created_at)s, %(completed_at)s)
+    """
+)
+
+# pk_search_vectors is this order within a space. The page counts what it read, not what was new to the copy: a page
+# that an earlier try copied already must not look like the end.
+_COPY: Final = statement(
+    """
+    WITH page AS MATERIALIZED (
+        SELECT v.meme_id, v.image_sha256, v.metadata_hash, v.dimension, v.embedding FROM search_vectors v
+        WHERE v.scope_id = %(scope)s AND v.space_id = (
+            SELECT g.space_id FROM cache_generations g
+            WHERE g.scope_id = %(scope)s AND g.generation_id = %(id)s
+        ) AND (%(after)s::uuid IS NULL OR v.meme_id > %(after)s)
+        ORDER BY v.meme_id LIMIT %(limit)s
+    ), copied AS (
+        INSERT INTO cache_generation_entries
+            (scope_id, generation_id, meme_id, image_sha256, metadata_hash, dimension, embedding)
+        SELECT %(scope)s, %(id)s, page.* FROM page ON CONFLICT (scope_id, generation_id, meme_id) DO NOTHING
+    )
+    SELECT meme_id FROM page ORDER BY meme_id DESC LIMIT 1
+    """
+)
+_COMPLETE: Final = statement(
+    """
+    UPDATE cache_generations SET completed_at = statement_timestamp()
+    WHERE scope_id = %(scope)s AND generation_id = %(id)s
+    """
+)
+
+
+class PostgresGenerations:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def of_task(self, task_id: TaskId) -> Generation | None:
+        rows = await self._session.rows(_OF_TASK, task_id=task_id)
+        return self._generation(rows[0]) if rows else None
+
+    async def newest(self) -> Generation | None:
+        rows = await self._session.rows(_NEWEST)
+        return self._generation(rows[0]) if rows else None
+
+    async def add(self, generation: Generation) -> None:
+        await self._session.run(
+            _ADD,
+            id=generation.generation_id,
+            task_id=generation.task_id,
+            space_id=generation.space.id,
+            dimension=generation.space.dimension,
+            created_at=generation.created_at,
+            completed_at=generation.completed_at,
+        )
+
+    async def copy_page(self, generation_id: GenerationId, after: MemeId | None, limit: int) -> MemeId | None:
+        rows = await self._session.rows(_COPY, id=generation_id, after=after, limit=limit)
+        return MemeId(rows[0][0]) if rows else None
+
+    async def complete(self, generation_id: GenerationId) -> None:
+        if await self._session.run(_COMPLETE, id=generation_id) != 1:
+            raise self._session.conflict("a generation to be completed is gone")
+
+    def _generation(self, row: Row) -> Generation:
+        generation_id, task_id, space_id, dimension, created_at, completed_at, entries = row
+        space = VectorSpace(space_id, dimension)
+        return Generation(self._session.scope, generation_id, task_id, space, created_at, completed_at, entries)

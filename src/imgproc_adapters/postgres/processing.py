@@ -1,0 +1,102 @@
+"""Jobs with their stages, and tasks."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from imgproc_adapters.postgres.arrays import Uuids
+from imgproc_adapters.postgres.claims import LOCK_JOBS
+from imgproc_adapters.postgres.processing_sql import (
+    ACTIVE,
+    ADD_JOBS,
+    ADD_STAGES,
+    ADD_TASKS,
+    BUSY,
+    COUNTS,
+    JOBS,
+    NEWEST,
+    SAVE_JOBS,
+    SAVE_STAGES,
+    TASKS,
+    job_page,
+    task_page,
+)
+from imgproc_adapters.postgres.rows import job_identity, job_state, stage_arrays, task_identity, task_of, task_state
+from imgproc_adapters.postgres.session import Session, Sql
+from imgproc_adapters.postgres.stages import with_stages
+from imgproc_domain.ids import JobId, MemeId, TaskId
+from imgproc_domain.job import Job, JobStatus
+from imgproc_domain.ports.processing import JobPage, TaskPage
+from imgproc_domain.stage import Stage, TaskType
+from imgproc_domain.task import Task, TaskStatus
+
+
+class PostgresJobs:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, jobs: Sequence[Job]) -> None:
+        if jobs:
+            await self._session.run(ADD_JOBS, **job_identity(jobs), **job_state(jobs))
+            await self._session.run(ADD_STAGES, **stage_arrays(jobs))
+
+    async def get(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
+        return await self._jobs(JOBS, ids)
+
+    async def lock(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
+        return await self._jobs(LOCK_JOBS, ids)
+
+    async def newest(self, meme_ids: Collection[MemeId]) -> Mapping[MemeId, Job]:
+        rows = await self._session.rows(NEWEST, ids=Uuids(set(meme_ids))) if meme_ids else ()
+        return {job.meme_id: job for job in await with_stages(self._session, rows)}
+
+    async def active(self, meme_ids: Collection[MemeId]) -> Mapping[MemeId, JobId]:
+        rows = await self._session.rows(ACTIVE, ids=Uuids(set(meme_ids))) if meme_ids else ()
+        return dict(rows)
+
+    async def save(self, jobs: Sequence[Job]) -> None:
+        if not jobs:
+            return
+        if await self._session.run(SAVE_JOBS, **job_state(jobs)) != len(jobs):
+            raise self._session.conflict("a job to be written is gone")
+        await self._session.run(SAVE_STAGES, **stage_arrays(jobs))
+
+    async def page(
+        self, after: JobId | None, limit: int, status: JobStatus | None = None, stage: Stage | None = None
+    ) -> JobPage:
+        rows = await self._session.rows(job_page(status, stage), after=after, limit=limit + 1)
+        jobs = await with_stages(self._session, rows[:limit])
+        return JobPage(tuple(jobs), jobs[-1].job_id if len(rows) > limit else None)
+
+    async def counts(self) -> Mapping[JobStatus, int]:
+        return {JobStatus(status): count for status, count in await self._session.rows(COUNTS)}
+
+    async def _jobs(self, sql: Sql, ids: Collection[JobId]) -> Mapping[JobId, Job]:
+        rows = await self._session.rows(sql, ids=Uuids(set(ids))) if ids else ()
+        return {job.job_id: job for job in await with_stages(self._session, rows)}
+
+
+class PostgresTasks:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def add(self, tasks: Sequence[Task]) -> None:
+        if tasks:
+            await self._session.run(ADD_TASKS, **task_identity(tasks), **task_state(tasks))
+
+    async def get(self, ids: Collection[TaskId]) -> Mapping[TaskId, Task]:
+        rows = await self._session.rows(TASKS, ids=Uuids(set(ids))) if ids else ()
+        return {task.task_id: task for task in (task_of(self._session.scope, row) for row in rows)}
+
+    async def busy(self, meme_ids: Collection[MemeId]) -> Sequence[Task]:
+        rows = await self._session.rows(BUSY, ids=Uuids(set(meme_ids))) if meme_ids else ()
+        return [task_of(self._session.scope, row) for row in rows]
+
+    async def page(
+        self,
+        after: TaskId | None,
+        limit: int,
+        task_type: TaskType | None = None,
+        status: TaskStatus | None = None,
+    ) -> TaskPage:
+        rows = await self._session.rows(task_page(task_type, status), after=after, limit=limit + 1)
+        tasks = tuple(task_of(self._session.scope, row) for row in rows[:limit])
+        return TaskPage(tasks, tasks[-1].task_id if len(rows) > limit else None)

@@ -1,0 +1,133 @@
+"""The vocabulary the tables are written in: column types, and constraints derived from the domain's enums."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+from pgvector.sqlalchemy import HALFVEC
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.types import TypeEngine
+
+MAX_DIMENSION: Final = 3_800
+"""A half-precision vector of more dimensions does not fit on a page beside its key (it is never moved out of line)."""
+
+KEY: Final = Text(collation="C")
+"""Keys compare by code point: the order of scopes is Python's, whatever the database's locale."""
+
+METADATA: Final = MetaData()
+
+
+def quoted(values: Iterable[str]) -> str:
+    """Return the values as a list of SQL literals. For identifiers of our own enums only."""
+    return ", ".join(f"'{value}'" for value in values)
+
+
+def one_of(values: Iterable[StrEnum]) -> str:
+    return f"IN ({quoted(value.value for value in values)})"
+
+
+def key(name: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, KEY, nullable=nullable)
+
+
+def uuid(name: str, *, nullable: bool = False) -> Column[object]:
+    return Column(name, Uuid, nullable=nullable)
+
+
+def time(name: str, *, nullable: bool = False) -> Column[object]:
+    return Column(name, DateTime(timezone=True), nullable=nullable)
+
+
+def embedding() -> Column[object]:
+    """A column without a fixed dimension, so that vectors of several models live side by side."""
+    halfvec: TypeEngine[object] = HALFVEC()
+    return Column("embedding", halfvec, nullable=False)
+
+
+def primary(table: str, *columns: str) -> PrimaryKeyConstraint:
+    return PrimaryKeyConstraint(*columns, name=f"pk_{table}")
+
+
+def unique(table: str, what: str, *columns: str) -> UniqueConstraint:
+    return UniqueConstraint(*columns, name=f"uq_{table}_{what}")
+
+
+def index(table: str, what: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """A partial index: what is finished never shares an index with what is live."""
+    prefix = "uq" if unique else "ix"
+    return Index(f"{prefix}_{table}_{what}", *columns, unique=unique, postgresql_where=text(where))
+
+
+def check(table: str, what: str, rule: str) -> CheckConstraint:
+    return CheckConstraint(rule, name=f"ck_{table}_{what}")
+
+
+def belongs_to_scope(table: str) -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(["scope_id"], ["scopes.scope_id"], name=f"fk_{table}_scope")
+
+
+def refers(
+    table: str, column: str, parent: str, *, deferred: bool = False, circular: bool = False
+) -> ForeignKeyConstraint:
+    """A reference within the scope.
+
+    ``deferred`` where the rows of one transaction may come in any order; ``circular`` where the parent refers back.
+    """
+    target = {"memes": "meme_id", "image_processing_jobs": "job_id", "tasks": "task_id"}.get(parent, column)
+    return ForeignKeyConstraint(
+        ["scope_id", column],
+        [f"{parent}.scope_id", f"{parent}.{target}"],
+        name=f"fk_{table}_{column.removesuffix('_id')}",
+        deferrable=deferred or None,
+        initially="DEFERRED" if deferred else None,
+        use_alter=circular,
+    )
+
+
+def sha256_check(table: str, column: str) -> CheckConstraint:
+    return check(table, column, f"{column} ~ '^[0-9a-f]{{64}}$'")
+
+
+def vector_check(table: str) -> CheckConstraint:
+    rule = f"dimension BETWEEN 1 AND {MAX_DIMENSION} AND vector_dims(embedding) = dimension"
+    return check(table, "dimension", rule)
+
+
+def diagnosis_checks(table: str) -> Sequence[CheckConstraint]:
+    return (
+        check(table, "error", "(error_code IS NULL) = (error_message IS NULL)"),
+        check(table, "error_size", "length(error_code) <= 64 AND length(error_message) <= 500"),
+    )
+
+
+def lease_checks(table: str) -> Sequence[CheckConstraint]:
+    return (
+        check(table, "generation", "claim_generation >= 0"),
+        check(table, "lease", "(lease_owner IS NULL) = (lease_expires_at IS NULL)"),
+    )
+
+
+def lease_columns() -> Sequence[Column[object]]:
+    """Never indexed: a heartbeat must stay a heap-only update."""
+    return (
+        Column("claim_generation", Integer, nullable=False),
+        Column("lease_owner", Text),
+        time("lease_expires_at", nullable=True),
+    )
+
+
+def diagnosis_columns() -> Sequence[Column[str]]:
+    return Column("error_code", Text), Column("error_message", Text)

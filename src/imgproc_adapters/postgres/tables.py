@@ -1,0 +1,62 @@
+"""Every table. ``scope_id`` leads every key, unique key, foreign key and hot index; tests read the catalog to be sure.
+
+Two reference tables have no scope: ``lane_slots`` bounds a lane over all scopes, and ``embedding_spaces`` remembers
+which dimension a space was first used with. Errors and owners are plain text; statuses are text with a CHECK made
+from the domain's enum.
+"""
+
+from typing import Final
+
+from sqlalchemy import DDL, event
+
+from imgproc_adapters.postgres.schema import METADATA
+from imgproc_adapters.postgres.tables_library import (
+    cache_generation_entries,
+    cache_generations,
+    embedding_spaces,
+    meme_contexts,
+    memes,
+    scopes,
+    search_migrations,
+    search_vectors,
+    text_embeddings,
+    visual_embeddings,
+)
+from imgproc_adapters.postgres.tables_processing import (
+    grant_releases,
+    image_processing_jobs,
+    image_processing_stages,
+    lane_slots,
+    operation_grants,
+    task_attempts,
+    tasks,
+)
+
+__all__ = [
+    "METADATA",
+    "VECTOR_TABLES",
+    "cache_generation_entries",
+    "cache_generations",
+    "embedding_spaces",
+    "grant_releases",
+    "image_processing_jobs",
+    "image_processing_stages",
+    "lane_slots",
+    "meme_contexts",
+    "memes",
+    "operation_grants",
+    "scopes",
+    "search_migrations",
+    "search_vectors",
+    "task_attempts",
+    "tasks",
+    "text_embeddings",
+    "visual_embeddings",
+]
+
+VECTOR_TABLES: Final = ("visual_embeddings", "text_embeddings", "search_vectors", "cache_generation_entries")
+
+for _name in VECTOR_TABLES:
+    # a vector is read whole or not at all: moved out of line it costs a second look-up, compressed it gains nothing
+    _storage = DDL(f"ALTER TABLE {_name} ALTER COLUMN embedding SET STORAGE PLAIN")  # type: ignore[no-untyped-call] # DDL ships untyped
+    event.listen(METADATA.tables[_name], "after_create", _storage)

@@ -1,0 +1,81 @@
+"""A record of every external call, kept outside the database, against which recovery is checked."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Final, Literal, Protocol
+
+from attrs import asdict, define, field, frozen
+
+_PRIVATE: Final = 0o600
+
+Phase = Literal["started", "ended"]
+
+
+@frozen
+class Call:
+    """One end of one call. ``key`` says what was asked: an attempt's id, a file's name, a text. ``at`` is monotonic."""
+
+    model: str
+    key: str
+    phase: Phase
+    at: float
+    process: int
+
+
+class Ledger(Protocol):
+    def note(self, model: str, key: str, phase: Phase) -> None: ...
+    def calls(self) -> list[Call]: ...
+
+
+def _call(model: str, key: str, phase: Phase) -> Call:
+    return Call(model, key, phase, time.monotonic(), os.getpid())
+
+
+@define
+class MemoryLedger:
+    """A ledger of one process."""
+
+    _calls: list[Call] = field(factory=list)
+
+    def note(self, model: str, key: str, phase: Phase) -> None:
+        self._calls.append(_call(model, key, phase))
+
+    def calls(self) -> list[Call]:
+        return list(self._calls)
+
+
+@frozen
+class FileLedger:
+    """An append-only file of JSON lines, shared by processes; a line is whole also when its writer is killed."""
+
+    path: Path
+
+    def note(self, model: str, key: str, phase: Phase) -> None:
+        line = json.dumps(asdict(_call(model, key, phase))) + "\n"
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _PRIVATE)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
+
+    def calls(self) -> list[Call]:
+        if not self.path.exists():
+            return []
+        return [Call(**json.loads(line)) for line in self.path.read_text(encoding="utf-8").splitlines()]
+
+
+def started(ledger: Ledger, model: str) -> list[str]:
+    """Return what a model was asked, in order; a key that comes twice was called twice."""
+    return [call.key for call in ledger.calls() if call.model == model and call.phase == "started"]
+
+
+def most_in_flight(ledger: Ledger, model: str) -> int:
+    """Return how many calls of a model were in flight at once, at most; a call that never ended stays in flight."""
+    running = most = 0
+    for call in sorted(ledger.calls(), key=lambda call: call.at):
+        if call.model == model:
+            running += 1 if call.phase == "started" else -1
+            most = max(most, running)
+    return most

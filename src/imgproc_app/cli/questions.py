@@ -1,0 +1,66 @@
+"""Ask a library questions and show the answers side by side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+from rich.table import Table
+from rich.text import Text
+
+from imgproc_app.cli.output import one_line
+from imgproc_app.cli.samples import Question
+from imgproc_app.lifecycle import Runtime
+from imgproc_domain.search import parse_query
+from imgproc_domain.usecases.search import search
+from imgproc_domain.usecases.views import get_images, list_images
+
+_FIRST: Final = 3
+_EXAMPLES: Final = 3
+
+
+@frozen
+class Answered:
+    """The first three file names with their scores, best first."""
+
+    question: Question
+    answers: tuple[tuple[str, float], ...]
+
+    @property
+    def hit(self) -> bool:
+        return self.question.file in [name for name, _ in self.answers]
+
+
+async def ask(runtime: Runtime, question: Question) -> Answered:
+    """Raises `CacheNotReady` as long as nothing can be found."""
+    answer = await search(runtime.deployment, runtime.scope, parse_query(question.query, _FIRST))
+    pictures = await get_images(runtime.deployment, runtime.scope, [hit.meme_id for hit in answer.hits])
+    found = ((pictures[hit.meme_id].meme.filename, hit.score) for hit in answer.hits if hit.meme_id in pictures)
+    return Answered(question, tuple(found))
+
+
+async def examples(runtime: Runtime) -> list[Question]:
+    """Return questions made from the titles of some pictures, for a library of which nothing else is known."""
+    page = await list_images(runtime.deployment, runtime.scope, None, 50)
+    titles = (view.products.context.description.title for view in page.images if view.products.context)
+    distinct = list(dict.fromkeys(title for title in titles if title))
+    return [Question(title, "", None) for title in distinct[:_EXAMPLES]]
+
+
+def answers_table(title: str, answered: Sequence[Answered]) -> Table:
+    """Return a table of one line a query, however narrow the terminal is."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("")
+    for column in ("query", "first", "second", "third"):
+        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    for item in answered:
+        cells = [f"{score:.2f} {Path(name).stem}" for name, score in item.answers]
+        cells += [""] * (_FIRST - len(cells))
+        table.add_row(_mark(item), one_line(item.question.query), *cells)
+    return table
+
+
+def _mark(item: Answered) -> Text:
+    if item.question.file is None:
+        return Text("")
+    return Text("✔", style="green") if item.hit else Text("✘", style="red")

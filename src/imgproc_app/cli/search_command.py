@@ -1,0 +1,54 @@
+"""``imgproc search``: find pictures by what they mean."""
+
+import click
+
+from imgproc_app.cli.opening import opened
+from imgproc_app.cli.output import one_line, table_of
+from imgproc_app.cli.session import Session, run
+from imgproc_domain.search import MAX_RESULTS, Query, parse_query
+from imgproc_domain.usecases.search import search
+from imgproc_domain.usecases.views import get_images
+
+
+@click.command("search")
+@click.argument("text", nargs=-1, required=True)
+@click.option("-n", "--number", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True)
+@click.option("--min-score", type=click.FloatRange(-1.0, 1.0), help="Leave out pictures that score less (-1 to 1).")
+@click.pass_obj
+def command(session: Session, text: tuple[str, ...], number: int, min_score: float | None) -> int:
+    """Find pictures by describing what they mean, in Chinese or English."""
+    query = parse_query(" ".join(text), number, min_score)
+    return run(lambda: _search(session, query))
+
+
+async def _search(session: Session, query: Query) -> int:
+    async with opened(session.settings()) as runtime:
+        answer = await search(runtime.deployment, runtime.scope, query)
+        pictures = await get_images(runtime.deployment, runtime.scope, [hit.meme_id for hit in answer.hits])
+    # a picture that was deleted since the search is no result any more
+    found = [(hit, pictures[hit.meme_id]) for hit in answer.hits if hit.meme_id in pictures]
+    results = [
+        {
+            "score": round(hit.score, 4),
+            "filename": view.meme.filename,
+            "title": view.products.context.description.title if view.products.context else "",
+            "meme_id": hit.meme_id,
+        }
+        for hit, view in found
+    ]
+    coverage = answer.coverage
+    if session.output.as_json:
+        document = {"query": query.text, "source": answer.source.value, "epoch": answer.epoch, "results": results}
+        session.output.document({**document, "coverage": {"searchable": coverage.searchable, "total": coverage.total}})
+        return 0
+    rows = [
+        (f"{hit.score:.3f}", view.meme.filename, one_line(str(result["title"]), 80), str(hit.meme_id))
+        for (hit, view), result in zip(found, results, strict=True)
+    ]
+    if rows:
+        session.output.table(table_of("", ("score", "file", "title", "meme id"), rows, right=["score"]))
+    else:
+        session.output.say("nothing scores high enough")
+    if coverage.searchable < coverage.total:
+        session.output.note(f"{coverage.searchable} of {coverage.total} pictures can be found so far")
+    return 0

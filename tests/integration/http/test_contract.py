@@ -1,0 +1,266 @@
+"""What holds for every route: one error shape, scopes that never meet, a document that tells the truth."""
+
+import json
+import logging
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from litestar import Litestar, Request, get
+from tests.integration.http.site import ALICE, Site, png, serving
+
+from imgproc_adapters.http import FixedScope, create_router
+from imgproc_domain.errors import DatabaseUnavailable, OperationDenied
+
+UNKNOWN = UUID("01981f4e-7c00-7abc-8def-0123456789ab")
+
+BY_ID = [
+    ("GET", "/images/{meme_id}", "meme_not_found"),
+    ("POST", "/images/{meme_id}/processing", "meme_not_found"),
+    ("GET", "/media/{meme_id}", "meme_not_found"),
+    ("GET", "/media/{meme_id}/thumbnail", "meme_not_found"),
+    ("GET", "/images/processing/{job_id}", "task_not_found"),
+    ("POST", "/images/processing/{job_id}/retry", "task_not_found"),
+    ("GET", "/tasks/{task_id}", "task_not_found"),
+]
+
+
+async def document_of(site: Site) -> dict[str, Any]:
+    answer = await site.nobody.get("/schema/openapi.json")
+    assert answer.status_code == 200
+    return dict(json.loads(answer.content))
+
+
+async def ids_of(site: Site, client: str) -> dict[str, str]:
+    item = await site.upload(client=client)
+    sender: httpx.AsyncClient = getattr(site, client)
+    job = (await sender.get(f"/images/processing/{item['job']['job_id']}")).json()
+    return {"meme_id": item["meme_id"], "job_id": job["job_id"], "task_id": job["stages"][0]["task_id"]}
+
+
+@pytest.mark.parametrize(("method", "path", "code"), BY_ID)
+async def test_a_foreign_id_answers_exactly_as_one_nobody_has(site: Site, method: str, path: str, code: str) -> None:
+    foreign = await ids_of(site, "bob")
+    unknown = dict.fromkeys(foreign, str(UNKNOWN))
+    assert (await site.bob.request(method, path.format(**foreign))).status_code in (200, 202, 409)
+    answers = [await site.alice.request(method, path.format(**ids)) for ids in (foreign, unknown)]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    told = [re.sub(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", b"ID", answer.content) for answer in answers]
+    assert told[0] == told[1]
+    assert answers[0].json()["error"] == code
+    headers = [{k: v for k, v in a.headers.items() if k not in ("date", "content-length")} for a in answers]
+    assert headers[0] == headers[1]
+
+
+async def test_every_route_of_a_scope_wants_to_know_whose_request_it_is(site: Site) -> None:
+    document = await document_of(site)
+    for path, item in document["paths"].items():
+        for method in item:
+            answer = await site.nobody.request(method, re.sub(r"\{.*?\}", str(UNKNOWN), path))
+            if path.startswith("/health/"):
+                assert answer.status_code == 200
+            else:
+                assert answer.status_code == 401, path
+                assert method == "head" or answer.json()["error"] == "unauthenticated"
+
+
+async def test_a_query_never_names_a_scope(site: Site) -> None:
+    await site.upload(client="bob")
+    assert (await site.alice.get("/images?scope_id=bob&user_id=bob")).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing/here", 404, "not_found"),
+        ("DELETE", "/search", 405, "method_not_allowed"),
+        ("GET", "/images?limit=0", 422, "validation_error"),
+        ("GET", "/images?limit=101", 422, "validation_error"),
+        ("GET", "/images?limit=ten", 422, "validation_error"),
+        ("GET", "/images?cursor=nonsense", 422, "validation_error"),
+        ("GET", "/images?cursor=", 422, "validation_error"),
+        ("GET", "/images/processing?cursor=AAAAAAAAAAAAAAAAAAAAA!", 422, "validation_error"),
+        ("GET", "/images/processing?status=done", 422, "validation_error"),
+        ("GET", "/tasks?cursor=AZgfTnwAerydDwEjRWeJqx", 422, "validation_error"),
+        ("GET", "/tasks?type=other", 422, "validation_error"),
+    ],
+)
+async def test_errors_of_the_framework_have_our_shape(
+    site: Site, method: str, path: str, status: int, code: str
+) -> None:
+    answer = await site.alice.request(method, path)
+    assert answer.status_code == status
+    body = answer.json()
+    assert body["error"] == code
+    assert body["message"]
+    assert set(body) <= {"error", "message", "details"}
+    assert answer.headers["content-type"] == "application/json"
+    if status == 405:
+        assert "POST" in answer.headers["allow"]
+
+
+async def test_a_bug_tells_the_client_nothing_but_where_to_look(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(*_: object) -> None:
+        raise RuntimeError("postgresql://admin:secret@db/imgproc")
+
+    monkeypatch.setattr(type(site.deployment.policy), "probe", breaks)
+    with caplog.at_level(logging.ERROR):
+        answer = await site.alice.get("/operations/availability?operation=image.upload")
+    assert (answer.status_code, answer.json()["error"]) == (500, "internal_error")
+    assert "secret" not in answer.text
+    assert "RuntimeError" not in answer.text
+    request_id = answer.json()["details"]["request_id"]
+    (record,) = [record for record in caplog.records if request_id in record.getMessage()]
+    assert record.exc_info is not None
+
+
+async def test_a_database_that_does_not_answer_is_no_bug(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise DatabaseUnavailable("the database does not answer")
+
+    monkeypatch.setattr(type(site.deployment.uow), "begin", fails)
+    for path in ("/images", "/tasks", "/search/status"):
+        answer = await site.alice.get(path)
+        assert (answer.status_code, answer.json()["error"]) == (503, "database_unavailable")
+
+
+async def test_a_denied_operation_says_when_to_come_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    retry_at = datetime.now(UTC) + timedelta(hours=1)
+
+    async def denies(*_: object) -> None:
+        raise OperationDenied("operation_limit_exceeded", "today's budget is used up", retry_at)
+
+    monkeypatch.setattr(type(site.deployment.policy), "probe", denies)
+    answer = await site.alice.get("/operations/availability?operation=image.upload")
+    assert (answer.status_code, answer.json()["error"]) == (429, "operation_limit_exceeded")
+    assert answer.json()["details"]["retry_at"].endswith("Z")
+    assert 3500 < int(answer.headers["retry-after"]) <= 3600
+
+
+async def test_health_needs_no_scope_and_names_what_fails(site: Site) -> None:
+    assert (await site.nobody.get("/health/live")).json() == {"status": "live"}
+    assert (await site.nobody.get("/health/ready")).json() == {"status": "ready"}
+    assert (await site.nobody.head("/health/ready")).status_code == 200
+    site.checks.update(database="does not answer", models=None)
+    answer = await site.nobody.get("/health/ready")
+    assert (answer.status_code, answer.json()["error"]) == (503, "not_ready")
+    assert answer.json()["details"] == {"failing": {"database": "does not answer"}}
+    assert (await site.nobody.head("/health/ready")).status_code == 503
+    assert (await site.nobody.get("/health/live")).status_code == 200
+
+
+async def test_a_host_mounts_the_routes_where_it_likes(site: Site) -> None:
+    async def ready() -> dict[str, str | None]:
+        return {}
+
+    @get("/")
+    async def home(request: Request[Any, Any, Any]) -> str:
+        return f"the host, at {request.url.path}"
+
+    router = create_router(site.deployment, FixedScope(ALICE), ready, path="/api/pictures")
+    host = Litestar([home, router], openapi_config=None, logging_config=None)
+    item = await site.upload("cat.png", png("cat"))
+    async with serving(host) as url, httpx.AsyncClient(base_url=url) as client:
+        assert (await client.get("/")).text == "the host, at /"
+        (listed,) = (await client.get("/api/pictures/images")).json()["items"]
+        assert listed["media_url"] == f"/api/pictures/media/{item['meme_id']}"
+        assert (await client.get(listed["media_url"])).content == png("cat")
+        missing = await client.get(f"/api/pictures/images/{UNKNOWN}")
+        assert (missing.status_code, missing.json()["error"]) == (404, "meme_not_found")
+
+
+def references(node: Any) -> list[str]:
+    match node:
+        case dict():
+            own = [node["$ref"]] if "$ref" in node else []
+            return own + [found for value in node.values() for found in references(value)]
+        case list():
+            return [found for value in node for found in references(value)]
+        case _:
+            return []
+
+
+async def test_the_document_is_whole(site: Site) -> None:
+    document = await document_of(site)
+    assert document["openapi"].startswith("3.1.")
+    operations = [(path, method, item[method]) for path, item in document["paths"].items() for method in item]
+    names = [operation["operationId"] for _, _, operation in operations]
+    assert len(names) == len(set(names))
+    assert {reference.rsplit("/", 1)[0] for reference in references(document)} == {"#/components/schemas"}
+    assert {r.rsplit("/", 1)[1] for r in references(document)} <= set(document["components"]["schemas"])
+    for path, _, operation in operations:
+        declared = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+        assert declared == set(re.findall(r"\{(\w+)\}", path))
+        assert operation["summary"]
+
+
+SCALARS: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "null": type(None),
+}
+
+
+def conforms(value: Any, schema: dict[str, Any], schemas: dict[str, Any]) -> bool:
+    """Check a value against the part of JSON Schema that the document uses."""
+    if "$ref" in schema:
+        return conforms(value, schemas[schema["$ref"].rsplit("/", 1)[1]], schemas)
+    if "oneOf" in schema:
+        return sum(conforms(value, option, schemas) for option in schema["oneOf"]) == 1
+    if "const" in schema or "enum" in schema:
+        return value in schema.get("enum", [schema.get("const")])
+    match schema.get("type"):
+        case "object":
+            return isinstance(value, dict) and object_conforms(value, schema, schemas)
+        case "array":
+            return isinstance(value, list) and all(conforms(item, schema["items"], schemas) for item in value)
+        case None:
+            return schema == {}
+        case kind:
+            return isinstance(value, SCALARS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def object_conforms(value: dict[str, Any], schema: dict[str, Any], schemas: dict[str, Any]) -> bool:
+    properties = schema.get("properties", {})
+    whole = set(schema.get("required", [])) <= set(value)
+    known = "additionalProperties" in schema or set(value) <= set(properties)
+    return whole and known and all(conforms(value[n], properties[n], schemas) for n in set(value) & set(properties))
+
+
+async def test_every_example_fits_its_schema(site: Site) -> None:
+    document = await document_of(site)
+    schemas = document["components"]["schemas"]
+    checked = 0
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            for status, response in operation["responses"].items():
+                for media in response.get("content", {}).values():
+                    for example in media.get("examples", {}).values():
+                        assert conforms(example["value"], media["schema"], schemas), (path, status, example)
+                        checked += 1
+    assert checked > 50
+
+
+async def test_answers_fit_the_document(site: Site) -> None:
+    document = await document_of(site)
+    schemas = document["components"]["schemas"]
+    ids = await ids_of(site, "alice")
+    await site.describe(ids["meme_id"], "a surprised cat")
+    for path, item in document["paths"].items():
+        if "get" not in item or path.startswith("/media/"):
+            continue
+        query = {"operation": "image.upload"} if path.startswith("/operations") else {}
+        answer = await site.alice.get(path.format(**ids), params=query)
+        assert answer.status_code == 200
+        schema = item["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert conforms(answer.json(), schema, schemas), path
+    found = await site.alice.post("/search", json={"query": "cat"})
+    schema = document["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert conforms(found.json(), schema, schemas)

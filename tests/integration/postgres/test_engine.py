@@ -1,0 +1,178 @@
+"""Connections that end, time out, or go through a pooler."""
+
+import asyncio
+from datetime import UTC
+
+import psycopg
+import pytest
+from attrs import evolve
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from imgproc_adapters.postgres.conninfo import Limits
+from imgproc_adapters.postgres.engine import open_engine
+from imgproc_adapters.postgres.session import statement
+from imgproc_adapters.postgres.spaces import register_spaces
+from imgproc_adapters.postgres.uow import PostgresUnitOfWork
+from imgproc_adapters.testing.factories import make_job, make_meme, make_task, new_id
+from imgproc_domain.config import VectorSpace
+from imgproc_domain.errors import CommitOutcomeUnknown, Conflict, DatabaseUnavailable, InvalidValue
+from imgproc_domain.ids import GrantId
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import Stage
+
+A = Scope("engine-a")
+TERMINATE = """
+    SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend'
+"""
+
+
+async def terminate(database: str) -> None:
+    async with await psycopg.AsyncConnection.connect(database) as other:
+        await other.execute(TERMINATE)
+
+
+async def ended(database: str) -> None:
+    """Return once no connection of the database is inside a transaction."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
+    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher:
+        while True:
+            if await (await watcher.execute(query)).fetchone() == (0,):
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_idle_connections_that_the_server_ended_are_replaced_unnoticed(
+    uow: PostgresUnitOfWork, database: str
+) -> None:
+    async with uow.begin(A) as first, uow.begin(A) as second:
+        await first.now()
+        await second.now()
+    await terminate(database)
+    for _ in range(3):
+        async with uow.begin(A) as tx:
+            assert await tx.memes.count() == 0
+
+
+async def test_a_connection_lost_inside_a_transaction_keeps_nothing(uow: PostgresUnitOfWork, database: str) -> None:
+    meme = make_meme(A)
+
+    async def interrupted() -> None:
+        async with uow.begin(A) as tx:
+            await tx.memes.add(meme)
+            await terminate(database)
+            await tx.memes.count()
+
+    with pytest.raises(DatabaseUnavailable) as lost:
+        await interrupted()
+    assert not isinstance(lost.value, CommitOutcomeUnknown)
+    async with uow.begin(A) as tx:
+        assert not await tx.memes.get([meme.meme_id])
+
+
+async def test_a_connection_lost_at_commit_leaves_the_outcome_unknown(uow: PostgresUnitOfWork, database: str) -> None:
+    async def interrupted() -> None:
+        async with uow.begin(A) as tx:
+            await tx.memes.add(make_meme(A))
+            await terminate(database)
+
+    with pytest.raises(CommitOutcomeUnknown):
+        await interrupted()
+    async with uow.begin(A) as tx:
+        assert await tx.memes.count() == 0
+
+
+async def test_a_row_without_its_parent_is_refused_at_commit_for_certain(uow: PostgresUnitOfWork) -> None:
+    meme = make_meme(A)
+    job = make_job(meme)
+    task = evolve(make_task(job, Stage.AGENT), grant_id=GrantId(new_id()))
+
+    async def write() -> None:
+        async with uow.begin(A) as tx:
+            await tx.memes.add(meme)
+            await tx.jobs.add([job])
+            await tx.tasks.add([task])
+
+    with pytest.raises(Conflict, match="fk_tasks_grant"):
+        await write()
+
+
+async def test_a_statement_that_takes_too_long_is_ended(database: str) -> None:
+    engine = open_engine(database, limits=Limits(statement=0.1))
+    with pytest.raises(DatabaseUnavailable, match="statement timeout"):
+        async with PostgresUnitOfWork(engine).begin(A) as tx:
+            await tx._session.rows(statement("SELECT pg_sleep(60)"))  # type: ignore[attr-defined] # a test may look inside
+    await engine.dispose()
+
+
+async def test_a_transaction_that_stands_still_is_ended(database: str) -> None:
+    engine = open_engine(database, limits=Limits(idle_in_transaction=0.1))
+
+    async def stand_still() -> None:
+        async with PostgresUnitOfWork(engine).begin(A) as tx:
+            await tx.memes.count()
+            await ended(database)
+            await tx.memes.count()
+
+    with pytest.raises(DatabaseUnavailable, match="idle-in-transaction"):
+        await stand_still()
+    await engine.dispose()
+
+
+async def test_a_pool_that_is_used_up_is_said_to_be_unavailable(database: str) -> None:
+    engine = open_engine(database, pool_size=1, pool_timeout=0.05)
+    uow = PostgresUnitOfWork(engine)
+    async with uow.begin(A), uow.begin(A):
+        with pytest.raises(DatabaseUnavailable, match="pool"):
+            async with uow.begin(A):
+                pytest.fail("there is no third connection")
+    await engine.dispose()
+
+
+async def test_a_database_that_is_not_there_is_unavailable() -> None:
+    engine = open_engine("postgresql://nobody@127.0.0.1:1/nothing")
+    with pytest.raises(DatabaseUnavailable):
+        async with PostgresUnitOfWork(engine).begin(A):
+            pytest.fail("there is no database")
+    await engine.dispose()
+
+
+async def test_text_with_a_nul_is_an_invalid_value(uow: PostgresUnitOfWork) -> None:
+    meme = make_meme(A)
+    broken = evolve(meme, picture=evolve(meme.picture, storage_key="a\0b"))
+    with pytest.raises(InvalidValue):
+        async with uow.begin(A) as tx:
+            await tx.memes.add(broken)
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+async def test_times_are_utc_in_a_database_of_another_time_zone(database: str, *, pooler: bool) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+        await other.execute(f"ALTER DATABASE {name} SET TimeZone = 'Asia/Shanghai'".encode())
+    engine = open_engine(database, pooler=pooler)
+    meme = make_meme(A)
+    async with PostgresUnitOfWork(engine).begin(A) as tx:
+        await tx.memes.add(meme)
+        (stored,) = (await tx.memes.get([meme.meme_id])).values()
+        assert stored == meme
+        assert stored.created_at.utcoffset() == (await tx.now()).utcoffset() == UTC.utcoffset(None)
+    await engine.dispose()
+
+
+async def test_a_pooled_connection_prepares_nothing_and_sets_nothing(database: str) -> None:
+    engine = open_engine(database, pooler=True)
+    uow = PostgresUnitOfWork(engine)
+    for _ in range(10):
+        async with uow.begin(A) as tx:
+            await tx.memes.count()
+            left = await tx._session.rows(statement("SELECT count(*) FROM pg_prepared_statements"))  # type: ignore[attr-defined] # a test may look inside
+            assert left == [(0,)]
+    await engine.dispose()
+
+
+async def test_a_space_stands_for_one_dimension_for_ever(engine: AsyncEngine) -> None:
+    await register_spaces(engine, [VectorSpace("model-1", 8), VectorSpace("model-2", 16)])
+    await register_spaces(engine, [VectorSpace("model-1", 8)])
+    with pytest.raises(InvalidValue, match="another space id"):
+        await register_spaces(engine, [VectorSpace("model-1", 16)])

@@ -1,0 +1,137 @@
+"""The hot statements read what they need and no more, however wrong the statistics are."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import pytest_asyncio
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from imgproc_adapters.postgres.arrays import ADAPTERS, Texts
+from imgproc_adapters.postgres.dispatch import _BEHIND_ALL, _DUE, _EXPIRED, _QUEUED, _READY
+from imgproc_adapters.postgres.session import Session
+from imgproc_adapters.postgres.uow import PostgresTransaction, PostgresUnitOfWork
+from imgproc_adapters.testing.factories import make_job, make_meme
+from imgproc_domain.ids import WorkerId
+from imgproc_domain.scope import Scope
+from imgproc_domain.stage import IMAGE_TASK_TYPES, TaskType
+from imgproc_domain.task import Task
+
+BIG = Scope("plans-big")
+SMALL = Scope("plans-small")
+ROWS = 3_000
+BATCH = 10
+READ_AT_MOST = 8 * BATCH
+"""A claim reads, locks and writes its rows, then they are locked and saved again: each step a batch, no more."""
+OWNER = WorkerId("planner")
+MINUTE = timedelta(minutes=1)
+
+# every task has a configuration of its own, so that one meme and one job may own them all
+FILL = """
+    INSERT INTO tasks (scope_id, task_id, task_type, status, job_id, meme_id, image_sha256, config_fingerprint,
+        reverse_image_policy, claim_generation, available_at, failures, lease_losses, created_at, completed_at)
+    SELECT scope_id, gen_random_uuid(), 'visual_embedding_generation', %(status)s, job_id, meme_id, image_sha256,
+        'config-' || n::text, 'forbid', 0, now() - interval '1 hour', 0, 0, now(),
+        CASE WHEN %(status)s = 'succeeded' THEN now() END
+    FROM image_processing_jobs, generate_series(%(first)s::int, %(last)s::int) n WHERE scope_id = %(scope)s
+"""
+TOUCHED = "SELECT coalesce(sum(seq_scan), 0), coalesce(sum(idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
+
+Statistics = Callable[[psycopg.Connection[Any]], None]
+
+
+def fill(connection: psycopg.Connection[Any], scope: Scope, status: str, count: int, first: int = 1) -> None:
+    connection.execute(FILL, {"scope": scope, "status": status, "first": first, "last": first + count - 1})
+
+
+def nothing_was_there(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("ANALYZE tasks")
+    fill(connection, BIG, "succeeded", ROWS)
+    fill(connection, BIG, "queued", ROWS, ROWS + 1)
+    fill(connection, SMALL, "queued", BATCH)
+
+
+def all_was_finished(connection: psycopg.Connection[Any]) -> None:
+    fill(connection, BIG, "succeeded", ROWS)
+    connection.execute("ANALYZE tasks")
+    fill(connection, BIG, "queued", ROWS, ROWS + 1)
+    fill(connection, SMALL, "queued", BATCH)
+
+
+def all_was_queued(connection: psycopg.Connection[Any]) -> None:
+    fill(connection, BIG, "queued", ROWS)
+    connection.execute("ANALYZE tasks")
+    connection.execute("UPDATE tasks SET status = 'succeeded', completed_at = now()")
+    fill(connection, BIG, "queued", BATCH, ROWS + 1)
+    fill(connection, SMALL, "queued", BATCH)
+
+
+@pytest.fixture(params=[nothing_was_there, all_was_finished, all_was_queued], ids=lambda made: made.__name__)
+def statistics(request: pytest.FixtureRequest) -> Statistics:
+    made: Statistics = request.param
+    return made
+
+
+@pytest_asyncio.fixture
+async def filled(database: str, uow: PostgresUnitOfWork, statistics: Statistics) -> str:
+    for scope in (BIG, SMALL):
+        meme = make_meme(scope)
+        async with uow.begin(scope) as tx:
+            await tx.memes.add(meme)
+            await tx.jobs.add([make_job(meme)])
+    with psycopg.connect(database) as connection:
+        connection.execute("ALTER TABLE tasks SET (autovacuum_enabled = false)")
+        statistics(connection)
+    return database
+
+
+@asynccontextmanager
+async def bounded(database: str, scope: Scope, plan: str) -> AsyncIterator[Session]:
+    """A session whose statements, prepared as they are in service, are checked for what they read."""
+    connection: psycopg.AsyncConnection[Any] = await psycopg.AsyncConnection.connect(
+        database, context=ADAPTERS, prepare_threshold=0, options=f"-c plan_cache_mode={plan}"
+    )
+    async with connection:
+        yield Session(connection, scope)
+        scans, fetched = await (await connection.execute(TOUCHED)).fetchone() or (None, None)
+        assert scans == 0
+        assert fetched is not None
+        assert fetched <= READ_AT_MOST
+        await connection.rollback()
+
+
+Step = Callable[[PostgresTransaction], Awaitable[object]]
+
+
+async def claim_and_save(tx: PostgresTransaction) -> object:
+    claimed: list[Task] = list(await tx.claims.claim(TaskType.VISUAL, BATCH, OWNER, MINUTE))
+    assert len(claimed) == BATCH
+    assert len(await tx.claims.lock([task.claim for task in claimed])) == BATCH
+    await tx.claims.save(claimed)
+    return claimed
+
+
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("scope", [BIG, SMALL])
+async def test_a_batch_is_claimed_locked_and_saved_by_reading_a_batch(filled: str, scope: Scope, plan: str) -> None:
+    async with bounded(filled, scope, plan) as session:
+        await claim_and_save(PostgresTransaction(session))
+
+
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+async def test_scopes_with_work_are_found_by_reading_one_row_each(filled: str, plan: str) -> None:
+    around = {"after": "", "until": _BEHIND_ALL, "limit": 5}
+    async with bounded(filled, BIG, plan) as session:
+        assert await session.rows(_READY[TaskType.VISUAL], **around) == [(BIG,), (SMALL,)]
+        assert await session.rows(_DUE, **around) == [(BIG,), (SMALL,)]
+        assert await session.rows(_EXPIRED, types=Texts(IMAGE_TASK_TYPES), **around) == []
+        assert await session.rows(_QUEUED[TaskType.VISUAL], limit=BATCH) == [(BATCH,)]
+
+
+async def test_a_scope_is_not_hidden_behind_the_backlog_of_another(filled: str, engine: AsyncEngine) -> None:
+    async with bounded(filled, SMALL, "auto") as session:
+        rows = await session.rows(_READY[TaskType.VISUAL], after=BIG, until=_BEHIND_ALL, limit=1)
+        assert rows == [(SMALL,)]
