@@ -31,7 +31,7 @@ serve: venv
 	@exec $(IMGPROC) serve $(ARGS)
 
 test: venv
-	@$(PYTHON) -m pytest -n 2 $(ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: venv
 	.venv/bin/ruff check .

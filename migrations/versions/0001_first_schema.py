@@ -16,6 +16,27 @@ down_revision: Final = None
 branch_labels: Final = None
 depends_on: Final = None
 
+# in an order in which they can be dropped
+TABLES: Final = (
+    "cache_generation_entries",
+    "cache_generations",
+    "task_attempts",
+    "operation_grants",
+    "image_processing_stages",
+    "tasks",
+    "image_processing_jobs",
+    "grant_releases",
+    "lane_slots",
+    "visual_embeddings",
+    "text_embeddings",
+    "search_vectors",
+    "meme_contexts",
+    "search_migrations",
+    "memes",
+    "scopes",
+    "embedding_spaces",
+)
+
 
 def key(name: str, *, nullable: bool = False) -> sa.Column[Any]:
     return sa.Column(name, sa.Text(collation="C"), nullable=nullable)
@@ -49,8 +70,8 @@ def within(name: str, parent: str, column: str = "", *, deferred: bool = False) 
     return sa.ForeignKeyConstraint(columns, targets, name=name, deferrable=deferred or None, initially=initially)
 
 
-def live(name: str, table: str, columns: list[str], where: str, *, unique: bool = False) -> None:
-    """A partial index over rows that are not finished."""
+def partial(name: str, table: str, columns: list[str], where: str, *, unique: bool = False) -> None:
+    """A partial index: over live rows, or one that only the queries that ask for it may use."""
     op.create_index(name, table, columns, unique=unique, postgresql_where=sa.text(where))
 
 
@@ -59,6 +80,9 @@ def upgrade() -> None:
     create_library()
     create_processing()
     create_cache_generations()
+    for table in TABLES:
+        if table != "embedding_spaces":
+            op.execute(f"ALTER TABLE {table} ALTER COLUMN scope_id SET STATISTICS 0")
 
 
 def create_library() -> None:
@@ -98,8 +122,8 @@ def create_library() -> None:
         sa.PrimaryKeyConstraint("scope_id", "meme_id", name="pk_memes"),
         postgresql_with={"fillfactor": 90},
     )
-    live("ix_memes_live", "memes", ["scope_id", "meme_id"], "deleted_at IS NULL")
-    live("uq_memes_live_content", "memes", ["scope_id", "image_sha256"], "deleted_at IS NULL", unique=True)
+    partial("ix_memes_live", "memes", ["scope_id", "meme_id"], "deleted_at IS NULL")
+    partial("uq_memes_live_content", "memes", ["scope_id", "image_sha256"], "deleted_at IS NULL", unique=True)
     op.create_table(
         "search_migrations",
         key("scope_id"),
@@ -211,7 +235,7 @@ def create_processing() -> None:
         within("fk_grant_releases_scope", "scopes"),
         sa.PrimaryKeyConstraint("scope_id", "operation", "logical_request_key", name="pk_grant_releases"),
     )
-    live(
+    partial(
         "ix_grant_releases_pending",
         "grant_releases",
         ["scope_id", "created_at", "operation", "logical_request_key"],
@@ -255,23 +279,29 @@ def create_processing() -> None:
         rule("ck_image_processing_jobs_revision", "revision >= 1"),
         within("fk_image_processing_jobs_meme", "memes", "meme_id"),
         sa.PrimaryKeyConstraint("scope_id", "job_id", name="pk_image_processing_jobs"),
-        sa.UniqueConstraint("scope_id", "meme_id", "revision", name="uq_image_processing_jobs_revision"),
         postgresql_with={
             "fillfactor": 80,
             "autovacuum_vacuum_scale_factor": 0.02,
             "autovacuum_analyze_scale_factor": 0.02,
         },
     )
-    live(
+    partial(
         "ix_image_processing_jobs_due", "image_processing_jobs", ["scope_id", "due_at", "job_id"], "due_at IS NOT NULL"
     )
-    live(
+    partial(
         "ix_image_processing_jobs_retryable",
         "image_processing_jobs",
         ["scope_id", "job_id"],
         "status IN ('blocked', 'failed', 'unknown_execution')",
     )
-    live(
+    partial(
+        "uq_image_processing_jobs_revision",
+        "image_processing_jobs",
+        ["scope_id", "meme_id", "revision"],
+        "revision >= 1",
+        unique=True,
+    )
+    partial(
         "uq_image_processing_jobs_active",
         "image_processing_jobs",
         ["scope_id", "meme_id"],
@@ -333,33 +363,33 @@ def create_processing() -> None:
             "autovacuum_analyze_scale_factor": 0.02,
         },
     )
-    live("ix_tasks_failed", "tasks", ["scope_id", "task_id"], "status = 'failed'")
-    live(
+    partial("ix_tasks_failed", "tasks", ["scope_id", "task_id"], "status = 'failed'")
+    partial(
         "ix_tasks_queued_cache",
         "tasks",
         ["scope_id", "available_at", "task_id"],
         "status = 'queued' AND task_type = 'cache_generation'",
     )
-    live(
+    partial(
         "ix_tasks_queued_context",
         "tasks",
         ["scope_id", "available_at", "task_id"],
         "status = 'queued' AND task_type = 'meme_context_generation'",
     )
-    live(
+    partial(
         "ix_tasks_queued_text",
         "tasks",
         ["scope_id", "available_at", "task_id"],
         "status = 'queued' AND task_type = 'text_embedding_generation'",
     )
-    live(
+    partial(
         "ix_tasks_queued_visual",
         "tasks",
         ["scope_id", "available_at", "task_id"],
         "status = 'queued' AND task_type = 'visual_embedding_generation'",
     )
-    live("ix_tasks_running", "tasks", ["scope_id", "task_id"], "status = 'running'")
-    live(
+    partial("ix_tasks_running", "tasks", ["scope_id", "task_id"], "status = 'running'")
+    partial(
         "uq_tasks_active_leaf",
         "tasks",
         ["scope_id", "meme_id", "image_sha256", "task_type", "config_fingerprint", "reverse_image_policy"],
@@ -388,7 +418,7 @@ def create_processing() -> None:
         within("fk_image_processing_stages_job", "image_processing_jobs", "job_id"),
         within("fk_image_processing_stages_task", "tasks", "task_id", deferred=True),
         sa.PrimaryKeyConstraint("scope_id", "job_id", "stage", name="pk_image_processing_stages"),
-        postgresql_with={"fillfactor": 80},
+        postgresql_with={"fillfactor": 70},
     )
     op.create_table(
         "operation_grants",
@@ -407,12 +437,19 @@ def create_processing() -> None:
             "ck_operation_grants_operation",
             "operation IN ('analysis.agent', 'analysis.reverse_image_search', 'image.upload', 'image.delete')",
         ),
+        rule("ck_operation_grants_fingerprint", "length(fingerprint) > 0"),
         rule("ck_operation_grants_status", "status IN ('acquired', 'committed', 'released', 'unknown')"),
         within("fk_operation_grants_job", "image_processing_jobs", "job_id"),
         within("fk_operation_grants_task", "tasks", "task_id", deferred=True),
         sa.PrimaryKeyConstraint("scope_id", "grant_id", name="pk_operation_grants"),
-        sa.UniqueConstraint("scope_id", "operation", "logical_request_key", name="uq_operation_grants_request"),
-        postgresql_with={"fillfactor": 90},
+        postgresql_with={"fillfactor": 60},
+    )
+    partial(
+        "uq_operation_grants_request",
+        "operation_grants",
+        ["scope_id", "operation", "logical_request_key"],
+        "length(fingerprint) > 0",
+        unique=True,
     )
     op.create_table(
         "task_attempts",
@@ -447,9 +484,9 @@ def create_processing() -> None:
         rule("ck_task_attempts_error_size", "length(error_code) <= 64 AND length(error_message) <= 500"),
         within("fk_task_attempts_task", "tasks", "task_id"),
         sa.PrimaryKeyConstraint("scope_id", "task_id", "attempt_no", name="pk_task_attempts"),
-        sa.UniqueConstraint("scope_id", "attempt_id", name="uq_task_attempts_attempt"),
-        postgresql_with={"fillfactor": 80},
+        postgresql_with={"fillfactor": 50},
     )
+    partial("uq_task_attempts_attempt", "task_attempts", ["scope_id", "attempt_id"], "attempt_no >= 1", unique=True)
     op.create_foreign_key(
         "fk_tasks_grant",
         "tasks",
@@ -503,23 +540,5 @@ def create_cache_generations() -> None:
 def downgrade() -> None:
     """The extension stays: others may use it."""
     op.drop_constraint("fk_tasks_grant", "tasks")
-    for table in (
-        "cache_generation_entries",
-        "cache_generations",
-        "task_attempts",
-        "operation_grants",
-        "image_processing_stages",
-        "tasks",
-        "image_processing_jobs",
-        "grant_releases",
-        "lane_slots",
-        "visual_embeddings",
-        "text_embeddings",
-        "search_vectors",
-        "meme_contexts",
-        "search_migrations",
-        "memes",
-        "scopes",
-        "embedding_spaces",
-    ):
+    for table in TABLES:
         op.drop_table(table)

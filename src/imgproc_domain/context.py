@@ -19,6 +19,7 @@ PROSE_LIMIT: Final = 4_000
 VISIBLE_TEXT_LIMIT: Final = 8_000
 LIST_LIMIT: Final = 32
 ITEM_LIMIT: Final = 200
+URL_LIMIT: Final = 2_000
 
 
 class ContextStatus(StrEnum):
@@ -50,7 +51,11 @@ def _prose(raw: str) -> str:
 
 
 def _optional_prose(raw: str | None) -> str | None:
-    return _prose(raw) if raw else None
+    return (_prose(raw) or None) if raw else None
+
+
+def _optional_url(raw: str | None) -> str | None:
+    return (clean(raw, URL_LIMIT) or None) if raw else None
 
 
 def _visible_text(raw: str) -> str:
@@ -68,7 +73,7 @@ class Reference:
 
     name: str = field(converter=_item)
     confirmed: bool = False
-    url: str | None = None
+    url: str | None = field(default=None, converter=_optional_url)
 
 
 def _references(raw: Iterable[Reference]) -> tuple[Reference, ...]:
@@ -95,7 +100,7 @@ class Description:
 
         `search_queries`, `uncertainties`, `source_urls`, unconfirmed references and the file name never enter it.
         """
-        confirmed = (reference.name for reference in self.references if reference.confirmed)
+        confirmed = (reference.name for reference in self.references if reference.confirmed and reference.name)
         lines = (
             self.title,
             self.summary,

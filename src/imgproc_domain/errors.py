@@ -5,7 +5,7 @@ Expected outcomes (a denied grant, a failed model) are values, not exceptions: s
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from imgproc_domain.text import clean
 
@@ -18,11 +18,11 @@ class ImgprocError(Exception):
     `code` never changes for the same cause; `message` is for a person and may; `details` holds only plain values.
     """
 
-    code: ClassVar[str] = "internal_error"
+    code: str = "internal_error"
 
     def __init__(self, message: str, **details: object) -> None:
-        super().__init__(message)
         self.message = clean(message, MESSAGE_LIMIT)
+        super().__init__(self.message)
         self.details: Mapping[str, object] = details
 
 
@@ -109,7 +109,7 @@ class OperationDenied(ImgprocError):
 
     def __init__(self, reason: str, message: str, retry_at: datetime | None = None) -> None:
         super().__init__(message, retry_at=retry_at)
-        self.reason = reason
+        self.code = self.reason = reason
         self.retry_at = retry_at
 
 

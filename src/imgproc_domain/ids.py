@@ -40,7 +40,7 @@ class Sha256:
 
     @classmethod
     def of(cls, *parts: str) -> Self:
-        """Return the digest of ``parts``, joined so that no two different lists give the same bytes."""
+        """Return the digest of ``parts``, joined so that no two different lists of cleaned text agree."""
         return cls(hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest())
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ FILENAME_LIMIT = 255
 def parse_filename(raw: str | None) -> str:
     """Return the last path component of a client's file name, cleaned and bounded; ``picture`` if nothing is left."""
     last = (raw or "").replace("\\", "/").rsplit("/", 1)[-1]
-    return clean(last.replace("\n", " ").replace("\t", " "), FILENAME_LIMIT) or "picture"
+    return clean(last, FILENAME_LIMIT).replace("\n", " ").replace("\t", " ") or "picture"
 
 
 @frozen

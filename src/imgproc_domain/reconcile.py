@@ -94,6 +94,8 @@ def reconcile(facts: Facts) -> Decision:
 
 def _advance(facts: Facts, stale: Stage) -> Decision:
     reused = STAGES[: STAGES.index(stale)]
+    if any(facts.job.stage(stage).status is JobStatus.RUNNING for stage in reused):
+        return Nothing()
     state = facts.job.stage(stale)
     if state.status is JobStatus.SUCCEEDED:
         message = f"the product of the {stale} stage was replaced after the stage had succeeded"

@@ -36,7 +36,7 @@ def parse_query(text: str, n_results: int = 10, min_score: float | None = None) 
     Raises:
         InvalidQuery: blank or over-long text, ``n_results`` outside 1..100, ``min_score`` outside -1..1.
     """
-    cleaned = clean(text, QUERY_LIMIT + 1)
+    cleaned = clean(text, max(len(text), 1))
     if not cleaned:
         raise InvalidQuery("the query is blank")
     if len(cleaned) > QUERY_LIMIT:

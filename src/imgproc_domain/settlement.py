@@ -118,7 +118,8 @@ def _succeed(task: Task, attempt: Attempt | None, product: Product | None, locke
     if product is None:
         return Settled(tasks.succeed(task, now), done)
     meme = locked.meme
-    if meme is None or not meme.exists or meme.picture.sha256 != product.image_sha256:
+    made_from = (product.meme_id, product.image_sha256)
+    if meme is None or not meme.exists or (meme.meme_id, meme.picture.sha256) != made_from:
         diagnosis = Diagnosis(ErrorCode.TARGET_CHANGED, "the picture was deleted or replaced")
         return Settled(tasks.fail(task, diagnosis, now), done)
     if isinstance(product, TextProduct) and not _is_current(product, locked.context):

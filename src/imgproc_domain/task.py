@@ -141,7 +141,7 @@ def expire(task: Task, now: datetime, policy: RetryPolicy) -> Task:
     losses = task.lease_losses + 1
     lost = evolve(task, lease_losses=losses, lease=revoke(task.lease))
     if losses >= policy.max_lease_losses:
-        message = f"the worker of this task was lost {losses} times in a row"
+        message = f"the worker of this task was lost {losses} times"
         return evolve(
             lost,
             status=move(EDGES, task.status, TaskStatus.FAILED),

@@ -44,7 +44,8 @@ class Vector:
 
     def cosine_distance(self, other: "Vector") -> float:
         """1 minus the inner product, from 0 (same direction) to 2."""
-        return 1.0 - sum(a * b for a, b in zip(self.components, other.components, strict=True))
+        product = sum(a * b for a, b in zip(self.components, other.components, strict=True))
+        return min(max(1.0 - product, 0.0), 2.0)
 
 
 _WIDTH = array("f").itemsize

@@ -93,6 +93,7 @@ STATUS: Final[Mapping[type[domain.ImgprocError], int]] = {
     domain.MemeNotFound: 404,
     domain.TaskNotFound: 404,
     domain.GenerationPolicyConflict: 409,
+    domain.ContextConflict: 409,
     domain.JobNotRetryable: 409,
     domain.Conflict: 409,
     domain.ImageTooLarge: 413,
@@ -149,8 +150,8 @@ class Problem:
 def problem_of(error: domain.ImgprocError) -> Problem | None:
     """Return how a domain error is answered, or None if it is none that a client should meet."""
     if isinstance(error, domain.OperationDenied):
-        status = _DENIED.get(error.reason)
-        return Problem(status, error.reason, error.message, _plain(error.details)) if status else None
+        status = _DENIED.get(error.code)
+        return Problem(status, error.code, error.message, _plain(error.details)) if status else None
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     return Problem(status, error.code, error.message, _plain(error.details)) if status else None
 

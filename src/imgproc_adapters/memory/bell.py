@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 
 from attrs import frozen
 
@@ -30,10 +31,9 @@ class MemoryListener:
         self._store.ears.append(self._hear)
 
     async def wait(self, timeout: float) -> Collection[Topic]:  # noqa: ASYNC109 - the port's polling interval
-        try:
-            await asyncio.wait_for(self._signal.wait(), timeout)
-        except TimeoutError:
-            return frozenset()
+        if not self._rung:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._signal.wait(), timeout)
         rung = frozenset(self._rung)
         self._rung.clear()
         self._signal.clear()

@@ -4,7 +4,6 @@ import select
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pgvector.psycopg.halfvec import register_halfvec_info
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.abc import Buffer
 from psycopg.pq import Format
@@ -14,7 +13,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from imgproc_adapters.postgres.arrays import ADAPTERS
+from imgproc_adapters.postgres.arrays import ADAPTERS, register_halves
 from imgproc_adapters.postgres.conninfo import Limits, parameters
 
 DEFAULT_LIMITS: Final = Limits()
@@ -60,7 +59,7 @@ async def _connect(arguments: dict[str, Any], *, utc: bool) -> AsyncConnection[A
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     halfvec = await TypeInfo.fetch(connection, "halfvec")
     if halfvec is not None:
-        register_halfvec_info(connection, halfvec)
+        register_halves(connection.adapters, halfvec)
     if utc:
         connection.adapters.register_loader("timestamptz", _UtcLoader)
     return connection

@@ -60,11 +60,16 @@ _ADD_GRANTS: Final = statement(
     """
 )
 
-# uq_operation_grants_request
+# uq_operation_grants_request, one probe a key: as an array of keys it would compete with reading the whole scope.
 _GRANTS_BY_KEY: Final = statement(
     """
-    SELECT {grant} FROM operation_grants g
-    WHERE g.scope_id = %(scope)s AND g.operation = %(operation)s AND g.logical_request_key = ANY (%(keys)s)
+    SELECT {grant} FROM unnest(%(keys)s) AS wanted (key)
+    CROSS JOIN LATERAL (
+        SELECT * FROM operation_grants
+        WHERE scope_id = %(scope)s AND operation = %(operation)s AND logical_request_key = wanted.key
+          AND length(fingerprint) > 0
+        LIMIT 1
+    ) g
     """,
     grant=GRANT,
 )
@@ -145,7 +150,7 @@ class PostgresGrants:
             await self._session.run(_ADD_GRANTS, **grant_arrays(grants))
 
     async def by_key(self, operation: Operation, keys: Collection[str]) -> Mapping[str, Grant]:
-        rows = await self._session.rows(_GRANTS_BY_KEY, operation=operation, keys=Texts(keys)) if keys else ()
+        rows = await self._session.rows(_GRANTS_BY_KEY, operation=operation, keys=Texts(set(keys))) if keys else ()
         grants = (grant_of(self._session.scope, row) for row in rows)
         return {grant.logical_request_key: grant for grant in grants}
 

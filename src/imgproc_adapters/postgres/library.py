@@ -30,11 +30,15 @@ _LOCK: Final = statement(
     meme=MEME,
 )
 
-# uq_memes_live_content
+# uq_memes_live_content, one probe a digest.
 _BY_CONTENT: Final = statement(
     """
-    SELECT {meme} FROM memes m
-    WHERE m.scope_id = %(scope)s AND m.image_sha256 = ANY (%(digests)s) AND m.deleted_at IS NULL
+    SELECT {meme} FROM unnest(%(digests)s) AS wanted (image_sha256)
+    CROSS JOIN LATERAL (
+        SELECT * FROM memes
+        WHERE scope_id = %(scope)s AND image_sha256 = wanted.image_sha256 AND deleted_at IS NULL
+        LIMIT 1
+    ) m
     """,
     meme=MEME,
 )
@@ -95,7 +99,7 @@ class PostgresMemes:
         return await self._memes(_LOCK, ids)
 
     async def by_content(self, digests: Collection[Sha256]) -> Mapping[Sha256, Meme]:
-        wanted = Texts(digest.hex for digest in digests)
+        wanted = Texts({digest.hex for digest in digests})
         rows = await self._session.rows(_BY_CONTENT, digests=wanted) if wanted else ()
         memes = (meme_of(self._session.scope, row) for row in rows)
         return {meme.picture.sha256: meme for meme in memes}

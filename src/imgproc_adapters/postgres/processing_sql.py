@@ -21,17 +21,22 @@ NEWEST: Final = statement(
     SELECT {job} FROM unnest(%(ids)s) AS wanted (meme_id)
     CROSS JOIN LATERAL (
         SELECT * FROM image_processing_jobs
-        WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id ORDER BY revision DESC LIMIT 1
+        WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id AND revision >= 1
+        ORDER BY revision DESC LIMIT 1
     ) j
     """,
     job=JOB,
 )
 
-# uq_image_processing_jobs_active
+# uq_image_processing_jobs_active, one probe a meme.
 ACTIVE: Final = statement(
     """
-    SELECT meme_id, job_id FROM image_processing_jobs
-    WHERE scope_id = %(scope)s AND meme_id = ANY (%(ids)s) AND status IN ('queued', 'running')
+    SELECT j.meme_id, j.job_id FROM unnest(%(ids)s) AS wanted (meme_id)
+    CROSS JOIN LATERAL (
+        SELECT meme_id, job_id FROM image_processing_jobs
+        WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id AND status IN ('queued', 'running')
+        LIMIT 1
+    ) j
     """
 )
 
@@ -112,12 +117,16 @@ TASKS: Final = statement(
     "SELECT {task} FROM tasks t WHERE t.scope_id = %(scope)s AND t.task_id = ANY (%(ids)s)", task=TASK
 )
 
-# uq_tasks_active_leaf: only live rows are in it.
+# uq_tasks_active_leaf, one probe a meme; the OFFSET keeps the planner from joining the whole scope instead.
 BUSY: Final = statement(
     """
-    SELECT {task} FROM tasks t
-    WHERE t.scope_id = %(scope)s AND t.meme_id = ANY (%(ids)s)
-      AND t.status IN ('queued', 'running') AND t.meme_id IS NOT NULL
+    SELECT {task} FROM unnest(%(ids)s) AS wanted (meme_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM tasks
+        WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id AND meme_id IS NOT NULL
+          AND status IN ('queued', 'running')
+        OFFSET 0
+    ) t
     ORDER BY t.task_id
     """,
     task=TASK,
@@ -129,7 +138,8 @@ COUNTS: Final = statement(
     SELECT j.status, count(*) FROM memes m
     CROSS JOIN LATERAL (
         SELECT status FROM image_processing_jobs
-        WHERE scope_id = %(scope)s AND meme_id = m.meme_id ORDER BY revision DESC LIMIT 1
+        WHERE scope_id = %(scope)s AND meme_id = m.meme_id AND revision >= 1
+        ORDER BY revision DESC LIMIT 1
     ) j
     WHERE m.scope_id = %(scope)s AND m.deleted_at IS NULL
     GROUP BY j.status

@@ -71,6 +71,16 @@ def index(table: str, what: str, *columns: str, where: str, unique: bool = False
     return Index(f"{prefix}_{table}_{what}", *columns, unique=unique, postgresql_where=text(where))
 
 
+def aside(table: str, what: str, *columns: str, where: str) -> Index:
+    """A unique key over all rows, which the planner takes only for queries that ask for it by ``where``.
+
+    ``where`` is true of every row by a CHECK. Without it such a key competes with the primary key: while a table is
+    new, or a scope is rare in the statistics, reading all of the scope's entries looks as cheap as finding one, and
+    the check of a foreign key, planned once a session, then reads a whole scope for every row.
+    """
+    return index(table, what, *columns, where=where, unique=True)
+
+
 def check(table: str, what: str, rule: str) -> CheckConstraint:
     return CheckConstraint(rule, name=f"ck_{table}_{what}")
 

@@ -56,6 +56,13 @@ __all__ = [
 
 VECTOR_TABLES: Final = ("visual_embeddings", "text_embeddings", "search_vectors", "cache_generation_entries")
 
+for _table in METADATA.tables.values():
+    if "scope_id" in _table.c:
+        # The planner then takes a scope to be a fixed share of the table as it is now. With statistics it would take a
+        # scope that was small or absent when they were gathered for one row, and read all of it to find one.
+        _guess = DDL(f"ALTER TABLE {_table.name} ALTER COLUMN scope_id SET STATISTICS 0")  # type: ignore[no-untyped-call] # DDL ships untyped
+        event.listen(_table, "after_create", _guess)
+
 for _name in VECTOR_TABLES:
     # a vector is read whole or not at all: moved out of line it costs a second look-up, compressed it gains nothing
     _storage = DDL(f"ALTER TABLE {_name} ALTER COLUMN embedding SET STORAGE PLAIN")  # type: ignore[no-untyped-call] # DDL ships untyped

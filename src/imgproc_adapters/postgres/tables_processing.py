@@ -6,6 +6,7 @@ from sqlalchemy import Boolean, Column, Integer, Table, Text
 
 from imgproc_adapters.postgres.schema import (
     METADATA,
+    aside,
     belongs_to_scope,
     check,
     diagnosis_checks,
@@ -20,7 +21,6 @@ from imgproc_adapters.postgres.schema import (
     refers,
     sha256_check,
     time,
-    unique,
     uuid,
 )
 from imgproc_domain import attempt, grant, job, task
@@ -57,7 +57,6 @@ image_processing_jobs: Final = Table(
     *diagnosis_columns(),
     time("retry_at", nullable=True),
     primary("image_processing_jobs", "scope_id", "job_id"),
-    unique("image_processing_jobs", "revision", "scope_id", "meme_id", "revision"),
     refers("image_processing_jobs", "meme_id", "memes"),
     check("image_processing_jobs", "status", f"status {one_of(JobStatus)}"),
     check("image_processing_jobs", "policy", f"reverse_image_policy {one_of(ReverseImagePolicy)}"),
@@ -67,6 +66,7 @@ image_processing_jobs: Final = Table(
     sha256_check("image_processing_jobs", "image_sha256"),
     *lease_checks("image_processing_jobs"),
     *diagnosis_checks("image_processing_jobs"),
+    aside("image_processing_jobs", "revision", "scope_id", "meme_id", "revision", where="revision >= 1"),
     index("image_processing_jobs", "active", "scope_id", "meme_id", where=JOB_IS_LIVE, unique=True),
     index("image_processing_jobs", "due", "scope_id", "due_at", "job_id", where="due_at IS NOT NULL"),
     index("image_processing_jobs", "retryable", "scope_id", "job_id", where=f"status {one_of(sorted(job.RETRYABLE))}"),
@@ -91,7 +91,7 @@ image_processing_stages: Final = Table(
     check("image_processing_stages", "status", f"status {one_of(JobStatus)}"),
     check("image_processing_stages", "task", "status <> 'running' OR task_id IS NOT NULL"),
     *diagnosis_checks("image_processing_stages"),
-    postgresql_with={"fillfactor": 80},
+    postgresql_with={"fillfactor": 70},
 )
 
 tasks: Final = Table(
@@ -182,7 +182,7 @@ task_attempts: Final = Table(
     time("completed_at", nullable=True),
     *diagnosis_columns(),
     primary("task_attempts", "scope_id", "task_id", "attempt_no"),
-    unique("task_attempts", "attempt", "scope_id", "attempt_id"),
+    aside("task_attempts", "attempt", "scope_id", "attempt_id", where="attempt_no >= 1"),
     refers("task_attempts", "task_id", "tasks"),
     check("task_attempts", "attempt_no", "attempt_no >= 1"),
     check("task_attempts", "generation", "generation >= 0"),
@@ -191,7 +191,7 @@ task_attempts: Final = Table(
     check("task_attempts", "deadline", "(external_started_at IS NULL) = (hard_deadline_at IS NULL)"),
     sha256_check("task_attempts", "input_digest"),
     *diagnosis_checks("task_attempts"),
-    postgresql_with={"fillfactor": 80},
+    postgresql_with={"fillfactor": 50},
 )
 
 operation_grants: Final = Table(
@@ -209,12 +209,15 @@ operation_grants: Final = Table(
     time("created_at"),
     time("updated_at"),
     primary("operation_grants", "scope_id", "grant_id"),
-    unique("operation_grants", "request", "scope_id", "operation", "logical_request_key"),
+    aside(
+        "operation_grants", "request", "scope_id", "operation", "logical_request_key", where="length(fingerprint) > 0"
+    ),
+    check("operation_grants", "fingerprint", "length(fingerprint) > 0"),
     refers("operation_grants", "task_id", "tasks", deferred=True),
     refers("operation_grants", "job_id", "image_processing_jobs"),
     check("operation_grants", "operation", f"operation {one_of(Operation)}"),
     check("operation_grants", "status", f"status {one_of(grant.EDGES)}"),
-    postgresql_with={"fillfactor": 90},
+    postgresql_with={"fillfactor": 60},
 )
 
 grant_releases: Final = Table(

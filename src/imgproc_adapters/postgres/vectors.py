@@ -3,10 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-import numpy as np
-from pgvector import HalfVector
-
-from imgproc_adapters.postgres.arrays import Ints, Texts, Uuids
+from imgproc_adapters.postgres.arrays import Half, Halves, Ints, Texts, Uuids
 from imgproc_adapters.postgres.library import PostgresContexts
 from imgproc_adapters.postgres.session import Session, statement
 from imgproc_domain.context import USABLE
@@ -29,7 +26,7 @@ _PUT_VISUAL: Final = statement(
     """
     INSERT INTO visual_embeddings (scope_id, meme_id, image_sha256, space_id, dimension, embedding, created_at)
     SELECT %(scope)s, n.*, statement_timestamp()
-    FROM unnest(%(ids)s, %(image_sha256)s, %(space_id)s, %(dimension)s, %(embedding)s::halfvec[]) AS n
+    FROM unnest(%(ids)s, %(image_sha256)s, %(space_id)s, %(dimension)s, %(embedding)s) AS n
     ON CONFLICT (scope_id, meme_id, image_sha256, space_id) DO UPDATE
     SET dimension = excluded.dimension, embedding = excluded.embedding, created_at = excluded.created_at
     """
@@ -39,7 +36,7 @@ _PUT_TEXT: Final = statement(
     INSERT INTO text_embeddings
         (scope_id, meme_id, image_sha256, metadata_hash, embedding_model_version, dimension, embedding, created_at)
     SELECT %(scope)s, n.*, statement_timestamp()
-    FROM unnest(%(ids)s, %(image_sha256)s, %(metadata_hash)s, %(space_id)s, %(dimension)s, %(embedding)s::halfvec[])
+    FROM unnest(%(ids)s, %(image_sha256)s, %(metadata_hash)s, %(space_id)s, %(dimension)s, %(embedding)s)
         AS n
     ON CONFLICT (scope_id, meme_id, image_sha256, metadata_hash, embedding_model_version) DO UPDATE
     SET dimension = excluded.dimension, embedding = excluded.embedding, created_at = excluded.created_at
@@ -49,7 +46,7 @@ _PUBLISH: Final = statement(
     """
     INSERT INTO search_vectors (scope_id, meme_id, image_sha256, metadata_hash, space_id, dimension, embedding)
     SELECT %(scope)s, n.*
-    FROM unnest(%(ids)s, %(image_sha256)s, %(metadata_hash)s, %(space_id)s, %(dimension)s, %(embedding)s::halfvec[])
+    FROM unnest(%(ids)s, %(image_sha256)s, %(metadata_hash)s, %(space_id)s, %(dimension)s, %(embedding)s)
         AS n
     ON CONFLICT (scope_id, space_id, meme_id) DO UPDATE
     SET image_sha256 = excluded.image_sha256, metadata_hash = excluded.metadata_hash,
@@ -105,9 +102,9 @@ _RESTORE: Final = statement(
 # dimensions cannot be compared and one misfit must not fail everybody's search.
 _NEAREST: Final = statement(
     """
-    SELECT meme_id, 1 + (embedding <#> %(query)s::halfvec) AS distance FROM search_vectors
+    SELECT meme_id, 1 + (embedding <#> %(query)s) AS distance FROM search_vectors
     WHERE scope_id = %(scope)s AND space_id = %(space)s AND dimension = %(dimension)s
-    ORDER BY (embedding <#> %(query)s::halfvec) + 0, meme_id
+    ORDER BY (embedding <#> %(query)s) + 0, meme_id
     LIMIT %(limit)s
     """
 )
@@ -121,11 +118,6 @@ _STATE: Final = statement("SELECT mode, epoch FROM search_migrations WHERE scope
 _USABLE: Final = Texts(sorted(USABLE))
 
 
-def half(vector: Vector) -> HalfVector:
-    """Round to half precision, which costs no recall and halves what is read."""
-    return HalfVector(np.frombuffer(vector.data, dtype=np.float32).astype(np.float16))
-
-
 def _text_arrays(products: Collection[TextProduct]) -> dict[str, object]:
     return {
         "ids": Uuids(p.meme_id for p in products),
@@ -133,7 +125,7 @@ def _text_arrays(products: Collection[TextProduct]) -> dict[str, object]:
         "metadata_hash": Texts(p.metadata_hash.hex for p in products),
         "space_id": Texts(p.space_id for p in products),
         "dimension": Ints(p.vector.dimension for p in products),
-        "embedding": [half(p.vector) for p in products],
+        "embedding": Halves(Half.of(p.vector) for p in products),
     }
 
 
@@ -165,7 +157,7 @@ class PostgresProducts:
                 image_sha256=Texts(p.image_sha256.hex for p in last),
                 space_id=Texts(p.space_id for p in last),
                 dimension=Ints(p.vector.dimension for p in last),
-                embedding=[half(p.vector) for p in last],
+                embedding=Halves(Half.of(p.vector) for p in last),
             )
 
     async def put_text(self, products: Sequence[TextProduct]) -> None:
@@ -191,7 +183,7 @@ class PostgresSearch:
 
     async def nearest(self, space_id: str, vector: Vector, limit: int) -> Sequence[Neighbour]:
         rows = await self._session.rows(
-            _NEAREST, space=space_id, query=half(vector), dimension=vector.dimension, limit=limit
+            _NEAREST, space=space_id, query=Half.of(vector), dimension=vector.dimension, limit=limit
         )
         # rounding may bring the distance of two equal vectors a hair below nothing
         return [Neighbour(meme_id, max(0.0, distance)) for meme_id, distance in rows]

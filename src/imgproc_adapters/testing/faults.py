@@ -45,6 +45,10 @@ class FaultyUnitOfWork:
     def plan(self, *faults: Fault) -> None:
         self._planned.extend(faults)
 
+    def forget(self) -> None:
+        """Drop the faults that were planned and not met."""
+        self._planned.clear()
+
     @asynccontextmanager
     async def begin(self, scope: Scope) -> AsyncIterator[Transaction]:
         fault = self._planned.popleft() if self._planned else Fault.NONE

@@ -158,7 +158,8 @@ def _slots(view: View) -> Iterator[str]:
     taken = {(row.lane, row.task_id) for row in view.slots if not _is_past(row.free_at, view)}
     agent_tasks = {row.task_id for row in view.tasks if row.task_type is TaskType.CONTEXT}
     for row in view.attempts:
-        in_flight = row.status is AttemptStatus.EXTERNAL_STARTED and not _is_past(row.hard_deadline_at, view)
+        undecided = row.status in (AttemptStatus.EXTERNAL_STARTED, AttemptStatus.UNKNOWN)
+        in_flight = undecided and not _is_past(row.hard_deadline_at, view)
         if row.task_id in agent_tasks and in_flight and (Lane.AGENT, row.task_id) not in taken:
             yield f"I18: the call of task {row.task_id} may be running without a slot"
 

@@ -20,7 +20,7 @@ from imgproc_domain.config import VectorSpace
 from imgproc_domain.context import ContextStatus, Description
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.ids import AttemptId
-from imgproc_domain.ports.models import AgentAnswer, AgentCall, Declined, Lost, NotStarted, PictureInfo
+from imgproc_domain.ports.models import AgentAnswer, AgentCall, Declined, Lost, NotStarted
 from imgproc_domain.vector import Vector
 
 VISUAL: Final = "visual"
@@ -147,16 +147,3 @@ class ScriptedTextModel:
             return await self.script.answer(text)
         finally:
             self.ledger.note(kind, text, "ended")
-
-
-@frozen
-class ScriptedDecoder:
-    """A `Decoder` that takes every file for the same picture and opens none."""
-
-    info: PictureInfo = Factory(lambda: PictureInfo("image/png", 640, 480, 1))
-
-    async def probe(self, path: Path) -> PictureInfo:  # noqa: ARG002 - every file is the same picture
-        return self.info
-
-    async def thumbnail(self, path: Path, longest_side: int) -> bytes:  # noqa: ARG002 - every file is the same picture
-        return b""

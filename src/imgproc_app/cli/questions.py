@@ -50,7 +50,7 @@ async def examples(runtime: Runtime) -> list[Question]:
 def answers_table(title: str, answered: Sequence[Answered]) -> Table:
     """Return a table of one line a query, however narrow the terminal is."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
-    table.add_column("")
+    table.add_column("", min_width=1, no_wrap=True)
     for column in ("query", "first", "second", "third"):
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     for item in answered:

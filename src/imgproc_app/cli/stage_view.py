@@ -47,7 +47,7 @@ class StageView:
         if not self.output.live:
             yield
             return
-        with Live(console=self.output.err, get_renderable=self._render, refresh_per_second=8) as live:
+        with Live(console=self.output.err, get_renderable=self._render, refresh_per_second=5) as live:
             self._live = live
             yield
 
@@ -85,7 +85,9 @@ class StageView:
         hidden = self.total - len(shown)
         more = f"   ({hidden} more not shown)" if hidden else ""
         total = Text(f"{self.ended} of {self.total} pictures, {time.monotonic() - self._began:.0f} s{more}")
-        return Group(table, ProgressBar(total=max(1, self.total), completed=self.ended, width=_BAR), total)
+        footer = Table.grid(padding=(0, 1))
+        footer.add_row(ProgressBar(total=max(1, self.total), completed=self.ended, width=_BAR), total)
+        return Group(table, footer)
 
     def _interesting(self, rows: int) -> list[tuple[str, Job]]:
         """Return all pictures, or those at work, then those waiting, then those done last, if there are too many."""

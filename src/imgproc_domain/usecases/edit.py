@@ -49,7 +49,7 @@ async def edit_context(
             )
             await tx.contexts.put([context])
             await tx.search.refresh([meme_id])
-            return context, (await _resubmit(tx, deployment, meme))[1]
+            return context, (await _resubmit(tx, deployment, meme, Mode.EXPLICIT))[1]
 
     context, plan = await decided_again(once)
     _note(deployment, plan)
@@ -81,7 +81,7 @@ async def replace_picture(
             meme = evolve(before, filename=name, picture=picture, updated_at=await tx.now())
             await tx.memes.save(meme)
             await tx.search.refresh([meme_id])
-            job, plan = await _resubmit(tx, deployment, meme)
+            job, plan = await _resubmit(tx, deployment, meme, Mode.AUTOMATIC)
             return meme, job, plan
 
     meme, job, plan = await decided_again(once)
@@ -114,11 +114,14 @@ async def _locked(tx: Transaction, meme_id: MemeId) -> Meme:
     return meme
 
 
-async def _resubmit(tx: Transaction, deployment: Deployment, meme: Meme) -> tuple[Job | None, Plan]:
-    """Make the job of a changed meme live, under the policy of its newest job."""
+async def _resubmit(tx: Transaction, deployment: Deployment, meme: Meme, mode: Mode) -> tuple[Job | None, Plan]:
+    """Make the job of a changed meme live, under the policy of its newest job.
+
+    A person who writes a context asks for it to be embedded, also where the last job failed: that is explicit.
+    """
     newest = (await tx.jobs.newest([meme.meme_id])).get(meme.meme_id)
     policy = newest.reverse_image_policy if newest else ReverseImagePolicy.FORBID
-    submission = Submission(meme.meme_id, policy, Mode.AUTOMATIC)
+    submission = Submission(meme.meme_id, policy, mode)
     (answer,), plan = await submit_locked(tx, deployment, [submission], {meme.meme_id: meme})
     return (answer.job if isinstance(answer, Submitted) else None), plan
 

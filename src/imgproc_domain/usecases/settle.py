@@ -15,7 +15,7 @@ from imgproc_domain.grant import GrantStatus
 from imgproc_domain.ids import MemeId, TaskId
 from imgproc_domain.job import Job
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import Blocked
+from imgproc_domain.outcome import Blocked, Unknown
 from imgproc_domain.policy import Denied
 from imgproc_domain.ports.execution import Release
 from imgproc_domain.ports.unit_of_work import Transaction
@@ -77,6 +77,8 @@ async def _decide(
             continue
         batch.settled.append(answer)
         batch.claims.append(item.claim)
+        if isinstance(item.outcome, Unknown) and answer.attempt and answer.attempt.hard_deadline_at:
+            batch.busy_until[answer.task.task_id] = answer.attempt.hard_deadline_at
         if isinstance(item.outcome, Blocked):
             batch.denied[answer.task.task_id] = item.outcome.denied
     return answers, batch, now

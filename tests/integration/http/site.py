@@ -43,6 +43,17 @@ ALICE: Final = Scope("alice")
 BOB: Final = Scope("bob")
 FILE_LIMIT: Final = 64 * 1024
 
+BY_ID: Final = [
+    ("GET", "/images/{meme_id}", "meme_not_found"),
+    ("POST", "/images/{meme_id}/processing", "meme_not_found"),
+    ("GET", "/media/{meme_id}", "meme_not_found"),
+    ("GET", "/media/{meme_id}/thumbnail", "meme_not_found"),
+    ("GET", "/images/processing/{job_id}", "task_not_found"),
+    ("POST", "/images/processing/{job_id}/retry", "task_not_found"),
+    ("GET", "/tasks/{task_id}", "task_not_found"),
+]
+"""Every route with an id in its path, and what it says of one that does not exist."""
+
 
 class TenantHeader:
     """Resolves the scope from a header, as a gateway in front of a host might set it."""
@@ -161,6 +172,15 @@ def png(seed: str, side: int = 24) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def form(*parts: tuple[str, str | None, bytes]) -> tuple[dict[str, str], bytes]:
+    """Return headers and body of a form, with its parts in any order a test likes."""
+    body = b""
+    for name, filename, data in parts:
+        named = f'; filename="{filename}"' if filename is not None else ""
+        body += f'--frontier\r\nContent-Disposition: form-data; name="{name}"{named}\r\n\r\n'.encode() + data + b"\r\n"
+    return {"Content-Type": "multipart/form-data; boundary=frontier"}, body + b"--frontier--\r\n"
 
 
 @asynccontextmanager

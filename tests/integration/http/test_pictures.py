@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 from PIL import Image
-from tests.integration.http.site import ALICE, TENANT, Raw, Site, eventually, png
+from tests.integration.http.site import Site, png
 
 
 async def test_pictures_are_listed_newest_first_page_by_page(site: Site) -> None:
@@ -165,17 +165,3 @@ async def test_bytes_that_are_gone_are_no_picture(site: Site) -> None:
     for suffix in ("", "/thumbnail"):
         answer = await site.alice.get(f"/media/{item['meme_id']}{suffix}")
         assert (answer.status_code, answer.json()["error"]) == (404, "meme_not_found")
-
-
-async def test_a_client_that_stops_reading_leaves_the_file_closed(site: Site, recwarn: pytest.WarningsRecorder) -> None:
-    item = await site.upload()
-    wire = await Raw.to(site)
-    await wire.say(f"GET /media/{item['meme_id']} HTTP/1.1\r\nHost: test\r\n{TENANT}: {ALICE}\r\n\r\n".encode())
-    assert await wire.status() == 200
-    await wire.hang_up()
-
-    async def answers_again() -> bool:
-        return (await site.alice.get(f"/media/{item['meme_id']}")).status_code == 200
-
-    await eventually(answers_again)
-    assert [warning for warning in recwarn if warning.category is ResourceWarning] == []

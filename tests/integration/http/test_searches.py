@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from tests.integration.http.site import Site, running
 
 from imgproc_adapters.policy import UnavailablePolicy
@@ -52,47 +51,6 @@ async def test_a_missing_model_is_named(site: Site) -> None:
     assert answer.json()["details"] == {"code": "embedding_not_configured"}
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        ({"query": " \n"}, 400, "invalid_query"),
-        ({"query": "x" * 1001}, 400, "invalid_query"),
-        ({"query": "cat", "n_results": 0}, 400, "invalid_query"),
-        ({"query": "cat", "n_results": 101}, 400, "invalid_query"),
-        ({"query": "cat", "min_score": 1.5}, 400, "invalid_query"),
-        ({"query": "cat", "scope_id": "bob"}, 400, "unknown_field"),
-        ({"query": "cat", "user_id": "bob"}, 400, "unknown_field"),
-        ({"query": "cat", "epoch": 7}, 400, "unknown_field"),
-        ({}, 422, "validation_error"),
-        ({"query": 3}, 422, "validation_error"),
-        ({"query": None}, 422, "validation_error"),
-        ({"query": "cat", "n_results": "10"}, 422, "validation_error"),
-        ({"query": "cat", "n_results": True}, 422, "validation_error"),
-        ({"query": "cat", "mode": "hybrid"}, 422, "validation_error"),
-        ([], 422, "validation_error"),
-    ],
-)
-async def test_what_is_no_search_is_refused(site: Site, body: object, status: int, code: str) -> None:
-    answer = await site.alice.post("/search", json=body)
-    assert (answer.status_code, answer.json()["error"]) == (status, code)
-
-
-@pytest.mark.parametrize(
-    ("content", "media_type", "status", "code"),
-    [
-        (b"{", "application/json", 422, "validation_error"),
-        (b"[" * 50_000, "application/json", 422, "validation_error"),
-        (b'{"query": "\xff"}', "application/json", 422, "validation_error"),
-        (b'{"query": "' + b"x" * 70_000 + b'"}', "application/json", 413, "payload_too_large"),
-        (b"query=cat", "application/x-www-form-urlencoded", 415, "unsupported_media"),
-        (b'{"query": "cat"}', "text/plain", 415, "unsupported_media"),
-    ],
-)
-async def test_what_is_no_json_is_refused(site: Site, content: bytes, media_type: str, status: int, code: str) -> None:
-    answer = await site.alice.post("/search", content=content, headers={"Content-Type": media_type})
-    assert (answer.status_code, answer.json()["error"]) == (status, code)
-
-
 async def test_the_search_status_names_mode_model_and_coverage(site: Site) -> None:
     await site.upload()
     assert (await site.alice.get("/search/status")).json() == {
@@ -119,10 +77,3 @@ async def test_a_refused_operation_gives_its_reason(tmp_path: Path) -> None:
         answer = await site.alice.get("/operations/availability", params={"operation": "analysis.agent"})
         assert (answer.status_code, answer.json()["available"]) == (200, False)
         assert answer.json()["reason"] == "operation_policy_unavailable"
-
-
-@pytest.mark.parametrize("query", ["", "?operation=world.domination"])
-async def test_only_known_operations_can_be_asked_about(site: Site, query: str) -> None:
-    answer = await site.alice.get(f"/operations/availability{query}")
-    assert (answer.status_code, answer.json()["error"]) == (422, "validation_error")
-    assert set(answer.json()) <= {"error", "message", "details"}

@@ -1,6 +1,6 @@
 """The hot statements read what they need and no more, however wrong the statistics are."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,18 +14,20 @@ from imgproc_adapters.postgres.arrays import ADAPTERS, Texts
 from imgproc_adapters.postgres.dispatch import _BEHIND_ALL, _DUE, _EXPIRED, _QUEUED, _READY
 from imgproc_adapters.postgres.session import Session
 from imgproc_adapters.postgres.uow import PostgresTransaction, PostgresUnitOfWork
-from imgproc_adapters.testing.factories import make_job, make_meme
+from imgproc_adapters.testing.factories import make_attempt, make_grant, make_job, make_meme, make_task
 from imgproc_domain.ids import WorkerId
+from imgproc_domain.job import open_stage
+from imgproc_domain.policy import Operation
 from imgproc_domain.scope import Scope
-from imgproc_domain.stage import IMAGE_TASK_TYPES, TaskType
+from imgproc_domain.stage import IMAGE_TASK_TYPES, Stage, TaskType
 from imgproc_domain.task import Task
 
 BIG = Scope("plans-big")
 SMALL = Scope("plans-small")
-ROWS = 3_000
+ROWS = 4_000
 BATCH = 10
-READ_AT_MOST = 8 * BATCH
-"""A claim reads, locks and writes its rows, then they are locked and saved again: each step a batch, no more."""
+READ_AT_MOST = 60 * BATCH
+"""Each of some thirty steps reads, locks or checks a batch, some of them twice; a scope has ten times as many rows."""
 OWNER = WorkerId("planner")
 MINUTE = timedelta(minutes=1)
 
@@ -37,6 +39,26 @@ FILL = """
         'config-' || n::text, 'forbid', 0, now() - interval '1 hour', 0, 0, now(),
         CASE WHEN %(status)s = 'succeeded' THEN now() END
     FROM image_processing_jobs, generate_series(%(first)s::int, %(last)s::int) n WHERE scope_id = %(scope)s
+"""
+# one finished job a revision, one finished attempt and grant a task, so that nothing that is read by scope is small
+JOBS = """
+    INSERT INTO image_processing_jobs (scope_id, job_id, meme_id, revision, image_sha256, reverse_image_policy,
+        config_fingerprint, status, created_at, updated_at, claim_generation, completed_at)
+    SELECT scope_id, gen_random_uuid(), meme_id, n, image_sha256, 'forbid', 'config', 'succeeded', now(), now(),
+        0, now()
+    FROM memes, generate_series(2, %(rows)s::int) n WHERE scope_id = %(scope)s
+"""
+ATTEMPTS = """
+    INSERT INTO task_attempts (scope_id, task_id, attempt_no, attempt_id, request_id, session_id, generation, status,
+        input_digest, created_at, completed_at)
+    SELECT scope_id, task_id, 1, task_id::text, '', '', 1, 'completed', image_sha256, now(), now()
+    FROM tasks WHERE status = 'succeeded'
+"""
+GRANTS = """
+    INSERT INTO operation_grants (scope_id, grant_id, operation, logical_request_key, fingerprint, reservation, task_id,
+        job_id, status, created_at, updated_at)
+    SELECT scope_id, task_id, 'analysis.agent', task_id::text, 'f', '', task_id, job_id, 'committed', now(), now()
+    FROM tasks WHERE status = 'succeeded'
 """
 TOUCHED = "SELECT coalesce(sum(seq_scan), 0), coalesce(sum(idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
 
@@ -83,8 +105,13 @@ async def filled(database: str, uow: PostgresUnitOfWork, statistics: Statistics)
             await tx.memes.add(meme)
             await tx.jobs.add([make_job(meme)])
     with psycopg.connect(database) as connection:
-        connection.execute("ALTER TABLE tasks SET (autovacuum_enabled = false)")
+        for table in ("tasks", "image_processing_jobs", "task_attempts", "operation_grants"):
+            connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)".encode())
+        connection.execute("ANALYZE image_processing_jobs, task_attempts, operation_grants")
         statistics(connection)
+        connection.execute(JOBS, {"scope": BIG, "rows": ROWS})
+        connection.execute(ATTEMPTS)
+        connection.execute(GRANTS)
     return database
 
 
@@ -103,11 +130,36 @@ async def bounded(database: str, scope: Scope, plan: str) -> AsyncIterator[Sessi
         await connection.rollback()
 
 
-Step = Callable[[PostgresTransaction], Awaitable[object]]
+async def a_batch_of_each_kind(tx: PostgresTransaction) -> None:
+    """Everything the pipeline does with a batch, foreign keys included."""
+    claimed = await claim_and_save(tx)
+    attempts = [make_attempt(task) for task in claimed]
+    await tx.attempts.add(attempts)
+    assert len(await tx.attempts.last([task.task_id for task in claimed])) == BATCH
+    assert len(await tx.attempts.save([(attempt.status, attempt) for attempt in attempts])) == BATCH
+    memes = [make_meme(tx.scope) for _ in range(BATCH)]
+    for meme in memes:
+        await tx.memes.add(meme)
+    jobs = [make_job(meme) for meme in memes]
+    await tx.jobs.add(jobs)
+    assert len(await tx.jobs.newest([meme.meme_id for meme in memes])) == BATCH
+    assert len(await tx.jobs.active([meme.meme_id for meme in memes])) == BATCH
+    locked = list((await tx.jobs.lock([job.job_id for job in jobs])).values())
+    tasks = [make_task(job, Stage.AGENT) for job in locked]
+    await tx.tasks.add(tasks)
+    assert len(await tx.tasks.busy([meme.meme_id for meme in memes])) == BATCH
+    grants = [make_grant(task) for task in tasks]
+    await tx.grants.add(grants)
+    assert len(await tx.grants.by_key(Operation.ANALYSIS_AGENT, [g.logical_request_key for g in grants])) == BATCH
+    await tx.grants.save(list((await tx.grants.lock([g.grant_id for g in grants])).values()))
+    now = await tx.now()
+    opened = [open_stage(job, Stage.VISUAL, task.task_id, now) for job, task in zip(locked, tasks, strict=True)]
+    await tx.jobs.save(opened)
+    await tx.products.stamps([meme.meme_id for meme in memes])
 
 
-async def claim_and_save(tx: PostgresTransaction) -> object:
-    claimed: list[Task] = list(await tx.claims.claim(TaskType.VISUAL, BATCH, OWNER, MINUTE))
+async def claim_and_save(tx: PostgresTransaction) -> Sequence[Task]:
+    claimed = list(await tx.claims.claim(TaskType.VISUAL, BATCH, OWNER, MINUTE))
     assert len(claimed) == BATCH
     assert len(await tx.claims.lock([task.claim for task in claimed])) == BATCH
     await tx.claims.save(claimed)
@@ -116,9 +168,9 @@ async def claim_and_save(tx: PostgresTransaction) -> object:
 
 @pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("scope", [BIG, SMALL])
-async def test_a_batch_is_claimed_locked_and_saved_by_reading_a_batch(filled: str, scope: Scope, plan: str) -> None:
+async def test_a_batch_costs_a_batch(filled: str, scope: Scope, plan: str) -> None:
     async with bounded(filled, scope, plan) as session:
-        await claim_and_save(PostgresTransaction(session))
+        await a_batch_of_each_kind(PostgresTransaction(session))
 
 
 @pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])

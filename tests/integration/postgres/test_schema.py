@@ -14,7 +14,7 @@ REFERENCE_TABLES = {"lane_slots", "embedding_spaces"}
 LEASE_COLUMNS = {"lease_owner", "lease_expires_at", "claim_generation"}
 
 EXACT_KEYS = {
-    ("image_processing_jobs", "scope_id,meme_id,revision", None),
+    ("image_processing_jobs", "scope_id,meme_id,revision", "(revision >= 1)"),
     ("image_processing_jobs", "scope_id,meme_id", "(status = ANY (ARRAY['queued'::text, 'running'::text]))"),
     (
         "tasks",
@@ -23,8 +23,8 @@ EXACT_KEYS = {
     ),
     ("image_processing_stages", "scope_id,job_id,stage", None),
     ("task_attempts", "scope_id,task_id,attempt_no", None),
-    ("task_attempts", "scope_id,attempt_id", None),
-    ("operation_grants", "scope_id,operation,logical_request_key", None),
+    ("task_attempts", "scope_id,attempt_id", "(attempt_no >= 1)"),
+    ("operation_grants", "scope_id,operation,logical_request_key", "(length(fingerprint) > 0)"),
     ("text_embeddings", "scope_id,meme_id,image_sha256,metadata_hash,embedding_model_version", None),
     ("memes", "scope_id,image_sha256", "(deleted_at IS NULL)"),
     ("search_vectors", "scope_id,space_id,meme_id", None),
@@ -57,6 +57,21 @@ def test_scope_leads_every_index_and_every_key(catalog: psycopg.Connection[Any])
     assert {table for table, *_ in found} == set(METADATA.tables)
     for table, index, _, _, columns in found:
         assert table in REFERENCE_TABLES or columns[0] == "scope_id", index
+
+
+def test_a_key_that_only_some_queries_may_use_holds_for_every_row(catalog: psycopg.Connection[Any]) -> None:
+    checks = {
+        rule
+        for (rule,) in catalog.execute("SELECT pg_get_expr(conbin, conrelid) FROM pg_constraint WHERE contype = 'c'")
+    }
+    assert checks >= {"(revision >= 1)", "(attempt_no >= 1)", "(length(fingerprint) > 0)"}
+
+
+def test_no_other_whole_index_competes_with_a_primary_key(catalog: psycopg.Connection[Any]) -> None:
+    whole = [
+        table for table, *_, where, _ in catalog.execute(INDEX_COLUMNS, [VERSION_TABLE]).fetchall() if where is None
+    ]
+    assert sorted(whole) == sorted([*METADATA.tables, "cache_generations"])
 
 
 def test_every_reference_stays_within_its_scope(catalog: psycopg.Connection[Any]) -> None:

@@ -169,18 +169,15 @@ def test_only_partial_and_ready_contexts_are_usable() -> None:
     assert {ContextStatus.PARTIAL, ContextStatus.READY} == USABLE
 
 
-@pytest.mark.xfail(strict=True, reason="a meaning of blanks is cleaned to an empty text instead of None")
 def test_a_blank_meaning_is_no_meaning() -> None:
     assert Description(meaning=" \0").meaning is None
 
 
-@pytest.mark.xfail(strict=True, reason="nameless confirmed references are joined to ', '")
 def test_references_without_a_name_are_nothing_to_embed() -> None:
     nameless = Reference("", confirmed=True)
     assert Description(references=(nameless, nameless)).metadata_hash() is None
 
 
-@pytest.mark.xfail(strict=True, reason="the address of a reference is neither cleaned nor bounded")
 def test_the_address_of_a_reference_is_clean_and_bounded() -> None:
     url = Reference("Garfield", url="https://example.org/\0" + "x" * 100_000).url
     assert url is not None
@@ -188,9 +185,6 @@ def test_the_address_of_a_reference_is_clean_and_bounded() -> None:
     assert len(url) < 10_000
 
 
-@pytest.mark.xfail(
-    strict=True, reason="text is normalized before characters are dropped; a meaning of blanks becomes an empty text"
-)
 @given(descriptions())
 @example(Description(title="e\0\u0301"))
 @example(Description(meaning=" "))

@@ -64,8 +64,9 @@ def test_a_vector_that_differs_in_any_part_of_its_key_is_stale(part: str) -> Non
     assert why_not_searchable(MEME, evolve(COMPLETE, text=frozenset({STALE[part]})), SPACE) is Reason.VECTOR_STALE
 
 
-def test_a_vector_counts_only_in_the_space_that_is_searched() -> None:
-    assert why_not_searchable(MEME, COMPLETE, VectorSpace("text-2", 8)) is Reason.VECTOR_STALE
+@pytest.mark.parametrize("space", [VectorSpace("text-2", 8), VectorSpace("text-1", 16)])
+def test_a_vector_counts_only_in_the_space_that_is_searched(space: VectorSpace) -> None:
+    assert why_not_searchable(MEME, COMPLETE, space) is Reason.VECTOR_STALE
 
 
 CONTEXTS = {

@@ -155,11 +155,6 @@ def test_a_context_made_under_another_policy_is_made_again() -> None:
     assert step(job_in(S.QUEUED, meme=meme), meme, products) == OpenStage(Stage.AGENT, (Stage.VISUAL,))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="reconcile looks at the first stale stage only: a running stage whose product became valid by other means is"
-    " marked reused while its task is live, and that task's own end is then an illegal transition",
-)
 def test_a_running_stage_ends_with_its_task_even_when_its_product_became_valid_by_other_means() -> None:
     meme = cat()
     products = products_up_to(Stage.TEXT, meme, context_of(meme, origin=Origin.PERSON))

@@ -74,6 +74,19 @@ class BellContract:
             for listener in listeners:
                 await listener.close()
 
+    async def test_what_was_heard_once_is_not_heard_again(self, world: World) -> None:
+        listener = world.listener()
+        await listener.start()
+        try:
+            async with world.uow.begin(A) as tx:
+                await tx.bell.ring([Topic.JOBS])
+            await _heard(listener, {Topic.JOBS})
+            async with world.uow.begin(A) as tx:
+                await tx.bell.ring([Topic.TEXT])
+            assert await _heard(listener, {Topic.TEXT}) == {Topic.TEXT}
+        finally:
+            await listener.close()
+
     async def test_without_a_ring_the_wait_ends_by_itself_with_nothing(self, world: World) -> None:
         listener = world.listener()
         await listener.start()

@@ -30,7 +30,8 @@ async def _findable(world: World, vectors: list[Vector], scope: Scope = A) -> li
     contexts = [make_context(meme) for meme in memes]
     await store(world, *memes, *contexts)
     rows = zip(memes, contexts, vectors, strict=True)
-    products = [make_text_product(*row, world.text_space) for row in rows]
+    # youngest first, so that ids and the order of writing disagree
+    products = [make_text_product(*row, world.text_space) for row in rows][::-1]
     async with world.uow.begin(scope) as tx:
         await tx.memes.lock([meme.meme_id for meme in memes])
         await tx.products.put_text(products)

@@ -1,5 +1,6 @@
 """The rows that bound a lane over all processes (I18)."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -150,15 +151,44 @@ class SlotStoreContract:
         assert await _free_slots(world) == 1
 
     async def test_surplus_slots_whose_time_has_passed_are_not_taken(self, world: World) -> None:
-        await _resize(world, 2)
+        await _resize(world, 3)
+        claims = [_claim() for _ in range(3)]
         async with world.uow.begin(A) as tx:
-            await _hold(tx, [_claim(), _claim()], free_at=await tx.now() + HOUR)
+            await _hold(tx, claims)
         await _resize(world, 1)
         async with world.uow.begin(A) as tx:
-            held = await tx.slots.take(Lane.AGENT, 2)
-        assert not held
-        await _resize(world, 0)
+            passed = await tx.now() - HOUR
+            await tx.slots.free(Lane.AGENT, claims, {claim.task_id: passed for claim in claims})
+        assert await _free_slots(world) == 1
+
+    async def test_claims_of_another_scope_are_neither_shown_nor_freed(self, world: World) -> None:
+        await _resize(world, 1)
+        claim = _claim()
+        async with world.uow.begin(A) as tx:
+            await _hold(tx, [claim])
+        async with world.uow.begin(B) as tx:
+            assert not await tx.slots.held(Lane.AGENT, [claim])
+            await tx.slots.free(Lane.AGENT, [claim], {})
         assert await _free_slots(world) == 0
+
+    async def test_a_late_free_leaves_a_slot_alone_that_is_being_taken_over(self, world: World) -> None:
+        await _resize(world, 1)
+        late, new, asking = _claim(), _claim(B), asyncio.Event()
+        async with world.uow.begin(A) as tx:
+            await _hold(tx, [late], free_at=await tx.now() - HOUR)
+
+        async def free() -> None:
+            async with world.uow.begin(A) as tx:
+                asking.set()
+                await tx.slots.free(Lane.AGENT, [late], {})
+
+        async with world.uow.begin(B) as tx:
+            await _hold(tx, [new])
+            freeing = asyncio.create_task(free())
+            await asking.wait()
+        await freeing
+        async with world.uow.begin(B) as tx:
+            assert list(await tx.slots.held(Lane.AGENT, [new])) == [new]
 
     async def test_a_lane_that_grows_again_has_its_full_size_and_no_more(self, world: World) -> None:
         await _resize(world, 2)

@@ -19,12 +19,12 @@ from imgproc_adapters.memory import (
 from imgproc_adapters.policy import AllowAllPolicy, UnavailablePolicy
 from imgproc_adapters.system import SystemIds
 from imgproc_adapters.testing.contracts.blobs import chunks
+from imgproc_adapters.testing.decoder import ScriptedDecoder
 from imgproc_adapters.testing.invariants import check_invariants
 from imgproc_adapters.testing.ledger import most_in_flight, started
 from imgproc_adapters.testing.models import (
     AGENT,
     ScriptedAgent,
-    ScriptedDecoder,
     ScriptedTextModel,
     ScriptedVisualModel,
 )

@@ -1,0 +1,363 @@
+"""The pipeline as a Hypothesis state machine: every way a picture, its job and its workers can move, in any order.
+
+Subclass `PipelineMachine` with `open_site` for the adapters under test. After every step the invariants of the domain
+hold; at the end the machine works everything off and nothing may be left over.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from attrs import Factory, define, evolve, frozen
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from imgproc_adapters.system import SystemIds
+from imgproc_adapters.testing.decoder import ScriptedDecoder
+from imgproc_adapters.testing.faults import Fault, FaultyUnitOfWork
+from imgproc_adapters.testing.invariants import check_invariants
+from imgproc_adapters.testing.ledger import MemoryLedger, started
+from imgproc_adapters.testing.models import AGENT, ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.names import NameBlobs
+from imgproc_adapters.testing.observer import RecordingObserver
+from imgproc_adapters.testing.policy import RememberingPolicy
+from imgproc_adapters.testing.view import View
+from imgproc_adapters.testing.world import World
+from imgproc_domain.claim import Claim
+from imgproc_domain.context import Description
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
+from imgproc_domain.errors import (
+    Conflict,
+    ContextConflict,
+    DatabaseUnavailable,
+    GenerationPolicyConflict,
+    JobNotRetryable,
+    MemeNotFound,
+)
+from imgproc_domain.ids import JobId, MemeId, WorkerId
+from imgproc_domain.job import Job
+from imgproc_domain.lane import LaneLimits
+from imgproc_domain.outcome import Outcome, Succeeded
+from imgproc_domain.ports.models import Declined, Lost
+from imgproc_domain.retry import RetryPolicy
+from imgproc_domain.scope import Scope
+from imgproc_domain.settlement import Fenced, Settled, Settling
+from imgproc_domain.stage import IMAGE_TASK_TYPES, Lane, ReverseImagePolicy, TaskType
+from imgproc_domain.task import Task
+from imgproc_domain.usecases.claim import Execution, claim_tasks
+from imgproc_domain.usecases.deployment import Deployment, Limits
+from imgproc_domain.usecases.edit import delete_meme, edit_context, replace_picture
+from imgproc_domain.usecases.ingest import upload
+from imgproc_domain.usecases.perform import perform
+from imgproc_domain.usecases.reconcile import reconcile_due
+from imgproc_domain.usecases.recover import expire_leases, flush_releases
+from imgproc_domain.usecases.retry import retry_job
+from imgproc_domain.usecases.settle import settle
+from imgproc_domain.usecases.start import start
+
+T = TypeVar("T")
+
+SLOTS: Final = 2
+OWNER: Final = WorkerId("machine")
+CONTENTS: Final = st.sampled_from(["cat", "dog", "owl"])
+WORDS: Final = st.sampled_from(["", "a cat at a meeting", "一只猫在开会"])
+POLICIES: Final = st.sampled_from(ReverseImagePolicy)
+TYPES: Final = st.sampled_from(sorted(IMAGE_TASK_TYPES))
+FAULTS: Final = st.sampled_from([Fault.REFUSED, Fault.ROLLED_BACK, Fault.COMMIT_LOST, Fault.REPLY_LOST])
+PICK: Final = st.integers(0, 5)
+
+_EXPECTED: Final = (Conflict, ContextConflict, GenerationPolicyConflict, JobNotRetryable, MemeNotFound)
+_ANSWERS: Final[dict[str, Declined | Lost]] = {
+    "transient": Declined(Diagnosis(ErrorCode.AGENT_FAILED, "busy"), transient=True),
+    "permanent": Declined(Diagnosis(ErrorCode.AGENT_REFUSED, "refused"), transient=False),
+    "lost": Lost(Diagnosis(ErrorCode.AGENT_FAILED, "the connection ended")),
+}
+
+
+@frozen
+class Site:
+    """Adapters over an empty database (slots apart), a scope nobody else uses, and a way to see all its rows."""
+
+    world: World
+    scope: Scope
+    view: Callable[[], Awaitable[View]]
+    close: Callable[[], Coroutine[None, None, None]]
+
+
+@define(eq=False)
+class Hand:
+    """A claim that some worker holds, or believes to hold."""
+
+    execution: Execution
+    doomed: bool
+    running: bool = False
+
+
+@define
+class Notes:
+    """What the machine remembers."""
+
+    memes: list[MemeId] = Factory(list)
+    jobs: list[JobId] = Factory(list)
+    hands: list[Hand] = Factory(list)
+    claims: list[Claim] = Factory(list)
+
+
+class PipelineMachine(RuleBasedStateMachine):
+    """Upload, edit, replace, delete, retry, reconcile, claim, start, finish, expire; crashes and denials between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.site = self.runner.run(self.open_site())
+        self.ledger = MemoryLedger()
+        self.policy = RememberingPolicy()
+        self.agent = ScriptedAgent(ledger=self.ledger)
+        self.faulty = FaultyUnitOfWork(self.site.world.uow)
+        self.steady = self._deployment(timedelta(hours=1))
+        self.doomed = self._deployment(timedelta(0))
+        self.notes = Notes()
+        self.before: View | None = None
+        self.runner.run(self._make_slots())
+
+    @abstractmethod
+    async def open_site(self) -> Site:
+        """Open the adapters under test, on the event loop that the machine runs on."""
+
+    def _deployment(self, lease: timedelta) -> Deployment:
+        """A worker whose leases are of length zero has lost them as soon as it claims: that is how workers die here."""
+        lanes = LaneLimits({Lane.VISUAL: 4, Lane.AGENT: SLOTS, Lane.TEXT: 4, Lane.MAINTENANCE: 1})
+        now = timedelta(0)
+        return Deployment(
+            uow=self.faulty,
+            blobs=NameBlobs(),
+            decoder=ScriptedDecoder(),
+            visual=ScriptedVisualModel(ledger=self.ledger),
+            agent=self.agent,
+            text=ScriptedTextModel(ledger=self.ledger),
+            policy=self.policy,
+            ids=SystemIds(),
+            observer=RecordingObserver(),
+            limits=Limits(lease, lease, look_again=now, lanes=lanes, retry=RetryPolicy(3, 4, now, now)),
+        )
+
+    async def _make_slots(self) -> None:
+        async with self.site.world.uow.begin(self.site.scope) as tx:
+            await tx.slots.resize(Lane.AGENT, SLOTS)
+
+    def attempt(self, work: Awaitable[T]) -> T | None:
+        """Run a use case; what it may refuse, or a planned fault, changes nothing that the invariants forbid."""
+
+        async def inner() -> T:
+            return await work
+
+        try:
+            return self.runner.run(inner())
+        except (*_EXPECTED, DatabaseUnavailable):
+            return None
+
+    @rule(content=CONTENTS, policy=POLICIES)
+    def a_picture_is_uploaded(self, content: str, policy: ReverseImagePolicy) -> None:
+        found = self.attempt(upload(self.steady, self.site.scope, "a.png", _bytes(content), policy))
+        if found is not None:
+            self._remember(found.meme.meme_id, found.job.job_id if found.job else None)
+
+    @rule(content=CONTENTS, fault=FAULTS)
+    def an_upload_meets_a_fault(self, content: str, fault: Fault) -> None:
+        self.faulty.plan(fault)
+        self.attempt(upload(self.steady, self.site.scope, "a.png", _bytes(content), ReverseImagePolicy.FORBID))
+
+    @precondition(lambda self: self.notes.memes)
+    @rule(pick=PICK, words=WORDS, revision=st.none() | st.integers(0, 2))
+    def a_context_is_edited(self, pick: int, words: str, revision: int | None) -> None:
+        meme_id = _chosen(self.notes.memes, pick)
+        known = self.before.contexts if self.before else ()
+        current = next((c.revision for c in known if c.meme_id == meme_id), 0)
+        seen = current if revision is None else revision
+        self.attempt(edit_context(self.steady, self.site.scope, meme_id, seen, Description(title=words)))
+
+    @precondition(lambda self: self.notes.memes)
+    @rule(pick=PICK, content=CONTENTS)
+    def a_picture_is_replaced(self, pick: int, content: str) -> None:
+        meme_id = _chosen(self.notes.memes, pick)
+        found = self.attempt(replace_picture(self.steady, self.site.scope, meme_id, None, _bytes(content)))
+        if found is not None and found[1] is not None:
+            self._remember(meme_id, found[1].job_id)
+
+    @precondition(lambda self: self.notes.memes)
+    @rule(pick=PICK)
+    def a_picture_is_deleted(self, pick: int) -> None:
+        self.attempt(delete_meme(self.steady, self.site.scope, _chosen(self.notes.memes, pick)))
+
+    @precondition(lambda self: self.notes.jobs)
+    @rule(pick=PICK, policy=st.none() | POLICIES)
+    def a_job_is_retried(self, pick: int, policy: ReverseImagePolicy | None) -> None:
+        job = self.attempt(retry_job(self.steady, self.site.scope, _chosen(self.notes.jobs, pick), policy))
+        if job is not None:
+            self._remember(job.meme_id, job.job_id)
+
+    @rule(limit=st.integers(1, 3))
+    def jobs_are_reconciled(self, limit: int) -> None:
+        self.attempt(self._reconcile(self.steady, limit))
+
+    @rule(faults=st.lists(st.just(Fault.NONE) | FAULTS, min_size=1, max_size=2))
+    def a_reconciler_is_lost(self, faults: list[Fault]) -> None:
+        self.faulty.plan(*faults)
+        self.attempt(self._reconcile(self.doomed, 2))
+        self.faulty.forget()
+
+    @rule(task_type=TYPES, limit=st.integers(1, 2), doomed=st.booleans())
+    def tasks_are_claimed(self, task_type: TaskType, limit: int, doomed: bool) -> None:
+        deployment = self.doomed if doomed else self.steady
+        claimed = self.attempt(claim_tasks(deployment, self.site.scope, task_type, limit, OWNER))
+        self.notes.hands.extend(Hand(execution, doomed) for execution in claimed or ())
+        self.notes.claims.extend(execution.claim for execution in claimed or ())
+
+    @precondition(lambda self: any(not hand.running for hand in self.notes.hands))
+    @rule(pick=PICK, faults=st.just([]) | st.lists(st.just(Fault.NONE) | FAULTS, min_size=1, max_size=3))
+    def a_call_is_started(self, pick: int, faults: list[Fault]) -> None:
+        hand = _chosen([hand for hand in self.notes.hands if not hand.running], pick)
+        self.faulty.plan(*faults)
+        ready = self.attempt(start(self.steady, self.site.scope, [hand.execution]))
+        self.faulty.forget()
+        self.notes.hands.remove(hand)
+        for execution in ready.running if ready else ():
+            assert not hand.doomed, "a claim that has expired starts no call"
+            self.notes.hands.append(Hand(execution, doomed=False, running=True))
+        for execution in ready.decided if ready else ():
+            assert execution.outcome is not None, "a decided execution has its outcome"
+            self._settle(evolve(execution), execution.outcome, hand.doomed)
+
+    @precondition(lambda self: any(hand.running for hand in self.notes.hands))
+    @rule(pick=PICK, answer=st.sampled_from(["good", "good", "good", *_ANSWERS]), fault=st.none() | FAULTS)
+    def a_call_ends(self, pick: int, answer: str, fault: Fault | None) -> None:
+        hand = _chosen([hand for hand in self.notes.hands if hand.running], pick)
+        self.notes.hands.remove(hand)
+        if hand.execution.task.task_type is TaskType.CONTEXT and answer in _ANSWERS:
+            self.agent.script.then(_ANSWERS[answer])
+        outcome = self.runner.run(_performed(self.steady, hand.execution))
+        if fault is not None:
+            self.faulty.plan(fault)
+        self._settle(hand.execution, outcome, doomed=False)
+        self.faulty.forget()
+
+    @precondition(lambda self: any(hand.doomed for hand in self.notes.hands))
+    @rule(pick=PICK)
+    def a_dead_worker_writes_back(self, pick: int) -> None:
+        hand = _chosen([hand for hand in self.notes.hands if hand.doomed], pick)
+        self.notes.hands.remove(hand)
+        self._settle(hand.execution, Succeeded(None), doomed=True)
+
+    @precondition(lambda self: any(hand.running for hand in self.notes.hands))
+    @rule(pick=PICK)
+    def a_running_worker_is_lost(self, pick: int) -> None:
+        """Take the lease from a call in flight, then let its late result arrive: it must change nothing."""
+        hand = _chosen([hand for hand in self.notes.hands if hand.running], pick)
+        self.notes.hands.remove(hand)
+        self.site.world.heartbeat.renew([hand.execution.claim], timedelta(0))
+        self.attempt(expire_leases(self.steady, self.site.scope, IMAGE_TASK_TYPES, 10))
+        self._settle(hand.execution, Succeeded(None), doomed=True)
+
+    @rule()
+    def leases_expire(self) -> None:
+        self.attempt(expire_leases(self.steady, self.site.scope, IMAGE_TASK_TYPES, 10))
+
+    @rule()
+    def releases_are_flushed(self) -> None:
+        self.attempt(flush_releases(self.steady, self.site.scope, 10))
+
+    @rule(denying=st.booleans())
+    def the_policy_changes_its_mind(self, denying: bool) -> None:
+        self.policy.denying = denying
+
+    @invariant()
+    def the_invariants_hold(self) -> None:
+        view = self.runner.run(_seen(self.site.view))
+        check_invariants(view, self.before)
+        self.before = view
+        calls = started(self.ledger, AGENT)
+        assert len(calls) == len(set(calls)), "I6: an attempt was called twice"
+
+    def teardown(self) -> None:
+        try:
+            if self.before is not None:
+                self.runner.run(self._work_off())
+        finally:
+            self.runner.run(self.site.close())
+            self.runner.close()
+
+    def _remember(self, meme_id: MemeId, job_id: JobId | None) -> None:
+        if meme_id not in self.notes.memes:
+            self.notes.memes.append(meme_id)
+        if job_id is not None and job_id not in self.notes.jobs:
+            self.notes.jobs.append(job_id)
+
+    async def _reconcile(self, deployment: Deployment, limit: int) -> int:
+        return await reconcile_due(deployment, self.site.world.dispatch, self.site.scope, OWNER, limit)
+
+    def _settle(self, execution: Execution, outcome: Outcome, doomed: bool) -> None:
+        attempt_id = execution.attempt.attempt_id if execution.attempt else None
+        item = Settling(execution.claim, attempt_id, outcome)
+        answers: Sequence[Settled | Fenced] | None = self.attempt(settle(self.steady, self.site.scope, [item]))
+        if doomed and answers is not None:
+            assert all(isinstance(answer, Fenced) for answer in answers), "I4: a lost claim wrote back"
+
+    async def _work_off(self) -> None:
+        """Let a healthy worker finish everything that is left, then look for what nobody gave back."""
+        self.policy.denying = False
+        self.site.world.heartbeat.renew(self.notes.claims, timedelta(0))
+        scope = self.site.scope
+        for _ in range(60):
+            await expire_leases(self.steady, scope, IMAGE_TASK_TYPES, 50)
+            await self._reconcile(self.steady, 50)
+            await self._run_once()
+            view = await self.site.view()
+            if not _live(view):
+                break
+        while await flush_releases(self.steady, scope, 50):
+            pass
+        self._assert_nothing_left(await self.site.view())
+
+    async def _run_once(self) -> None:
+        scope = self.site.scope
+        for task_type in sorted(IMAGE_TASK_TYPES):
+            executions = await claim_tasks(self.steady, scope, task_type, SLOTS, OWNER)
+            ready = await start(self.steady, scope, executions)
+            ended = [(e, await perform(self.steady, e)) for e in ready.running]
+            ended += [(e, e.outcome) for e in ready.decided if e.outcome is not None]
+            items = [Settling(e.claim, e.attempt.attempt_id if e.attempt else None, outcome) for e, outcome in ended]
+            if items:
+                await settle(self.steady, scope, items)
+
+    def _assert_nothing_left(self, view: View) -> None:
+        check_invariants(view, self.before)
+        waiting = [row for row in view.slots if row.task_id is not None and row.free_at is None]
+        assert not waiting, f"I18: slots that nobody will free: {waiting}"
+        blocked_by_slots = any(row.free_at is not None for row in view.slots)
+        live = _live(view)
+        assert not live or blocked_by_slots, f"work that nobody finishes: {live}"
+        if not live:
+            assert not self.policy.reserved, f"I8: reservations that nobody gave back: {self.policy.reserved}"
+
+
+async def _bytes(content: str) -> AsyncIterator[bytes]:
+    yield content.encode()
+
+
+async def _performed(deployment: Deployment, execution: Execution) -> Outcome:
+    return await perform(deployment, execution)
+
+
+async def _seen(view: Callable[[], Awaitable[View]]) -> View:
+    return await view()
+
+
+def _chosen(items: Sequence[T], pick: int) -> T:
+    return items[pick % len(items)]
+
+
+def _live(view: View) -> list[Job | Task]:
+    rows: list[Job | Task] = [*view.jobs, *view.tasks]
+    return [row for row in rows if row.live]

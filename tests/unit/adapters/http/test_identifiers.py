@@ -1,0 +1,42 @@
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imgproc_adapters.http.identifiers import parse_job_id, parse_meme_id, parse_task_id, read_cursor, write_cursor
+from imgproc_domain.errors import InvalidValue, MemeNotFound, TaskNotFound
+
+
+@given(st.uuids())
+def test_a_cursor_comes_back_as_it_went(found: UUID) -> None:
+    written = write_cursor(found)
+    assert written is not None
+    assert len(written) == 22
+    assert read_cursor(written) == found
+
+
+@given(st.text(max_size=30))
+def test_nothing_else_is_a_cursor(raw: str) -> None:
+    try:
+        found = read_cursor(raw)
+    except InvalidValue:
+        return
+    assert write_cursor(found) == raw
+
+
+def test_no_cursor_is_the_beginning() -> None:
+    assert read_cursor(None) is None
+    assert write_cursor(None) is None
+
+
+@given(st.uuids())
+def test_ids_are_read_in_their_canonical_form_only(found: UUID) -> None:
+    assert parse_meme_id(str(found)) == parse_job_id(str(found).upper()) == parse_task_id(str(found)) == found
+    for raw in (found.hex, f"{{{found}}}", found.urn, f" {found}"):
+        with pytest.raises(MemeNotFound):
+            parse_meme_id(raw)
+        with pytest.raises(TaskNotFound):
+            parse_job_id(raw)
+        with pytest.raises(TaskNotFound):
+            parse_task_id(raw)
