@@ -30,8 +30,9 @@ demo: venv
 serve: venv
 	@exec $(IMGPROC) serve $(ARGS)
 
+# whole files to a process: the slow modules share what they set up, and begin first
 test: venv
-	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: venv
 	.venv/bin/ruff check .

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -77,6 +77,7 @@ def _server_cpu(server: EmbeddedPostgres) -> float:
     own = postmaster.cpu_times()
     total = own.user + own.system + own.children_user + own.children_system
     for child in postmaster.children(recursive=True):
-        times = child.cpu_times()
-        total += times.user + times.system
+        with suppress(psutil.NoSuchProcess):  # it has just ended; its time is the postmaster's now
+            times = child.cpu_times()
+            total += times.user + times.system
     return float(total)

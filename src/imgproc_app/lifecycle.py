@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -188,7 +189,7 @@ def _wire(settings: Settings, parts: Parts, dsn: str, engine: AsyncEngine, model
         engine=engine,
         decoder=parts.decoder or models.decoder,
         visual=parts.visual or models.visual,
-        agent=parts.agent or models.agent,
+        agent=parts.agent or evolve(models.agent, hard_deadline=timedelta(seconds=settings.agent_seconds)),
         text=parts.text or models.text,
         policy=parts.policy,
     )

@@ -15,6 +15,8 @@ def clean(raw: str, limit: int) -> str:
     Newline and tab stay; every other line break becomes a newline. Anything cut is marked by an ellipsis as the last
     character. Cleaning what was cleaned changes nothing.
     """
+    if len(raw) <= limit and raw.isprintable() and unicodedata.is_normalized("NFC", raw):
+        return raw.strip()
     head, rest = raw[: limit * 4 + 16], raw[limit * 4 + 16 :]
     broken = _LINE_BREAKS.sub("\n", head)
     kept = "".join(c for c in broken if c in _KEEP or not _is_dropped(c))

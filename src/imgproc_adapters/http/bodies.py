@@ -18,9 +18,6 @@ T = TypeVar("T")
 
 PolicyName = Literal["forbid", "auto"]
 
-JSON_BODY_LIMIT: Final = 64 * 1024
-"""Bytes of a JSON body; the longest legitimate one is a fraction of it."""
-
 
 def _strict(kind: type[Any], name: str) -> Any:
     def structure(value: Any, _: type[Any]) -> Any:

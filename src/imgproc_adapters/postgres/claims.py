@@ -2,8 +2,9 @@
 
 Three rules hold for each of them:
 
-- Rows are found by ``id = ANY(array)`` behind the scope, even where they are joined to the values they get: then any
-  plan reads at most as many rows as the batch has, whatever stale statistics say about a scope's size.
+- Rows are found by ``id = ANY(array)`` behind the scope, even where they are joined to the values they get. No table
+  has another index over all its rows that begins with the scope (see `schema.aside`), so this is the primary key's
+  work and a statement reads what its batch needs, whatever stale statistics say about a scope's size.
 - ``FOR NO KEY UPDATE`` is enough: keys never change, and a foreign key's check of another transaction does not wait.
 - Locks are taken in the order of the sort under them, which is by id wherever a transaction may wait.
 """

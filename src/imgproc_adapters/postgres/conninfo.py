@@ -52,8 +52,8 @@ def parameters(dsn: str, limits: Limits, *, pooler: bool = False) -> dict[str, A
 
 
 def connect_blocking(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Open a connection without time-outs for statements, for maintenance."""
-    return psycopg.connect(**parameters(dsn, UNBOUNDED))
+    """Open a connection without time-outs for statements, for maintenance; it asks nothing that a pooler refuses."""
+    return psycopg.connect(**parameters(dsn, UNBOUNDED, pooler=True))
 
 
 def _options(limits: Limits) -> str:

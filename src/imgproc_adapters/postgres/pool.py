@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -33,7 +34,8 @@ async def checked_out(engine: AsyncEngine, *, autocommit: bool = False) -> Async
         try:
             yield connection
         finally:
-            if connection.closed:
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
+                # it ended, or was cancelled in the middle of something: nobody else may inherit that
                 await pooled.invalidate()
             elif autocommit:
                 await connection.set_autocommit(False)

@@ -113,6 +113,7 @@ async def _demo(session: Session, plan: Plan, stop: Stop, *, once: bool, port_gi
             else:
                 await stop.wait()
                 output.note("stopping ...")
+    output.note("stopped")
     return int(once and measured.succeeded < measured.pictures + measured.rejected)
 
 

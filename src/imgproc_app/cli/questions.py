@@ -50,17 +50,17 @@ async def examples(runtime: Runtime) -> list[Question]:
 def answers_table(title: str, answered: Sequence[Answered]) -> Table:
     """Return a table of one line a query, however narrow the terminal is."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
-    table.add_column("", min_width=1, no_wrap=True)
     for column in ("query", "first", "second", "third"):
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     for item in answered:
         cells = [f"{score:.2f} {Path(name).stem}" for name, score in item.answers]
         cells += [""] * (_FIRST - len(cells))
-        table.add_row(_mark(item), one_line(item.question.query), *cells)
+        table.add_row(_marked(item), *cells)
     return table
 
 
-def _mark(item: Answered) -> Text:
+def _marked(item: Answered) -> Text:
+    query = one_line(item.question.query)
     if item.question.file is None:
-        return Text("")
-    return Text("✔", style="green") if item.hit else Text("✘", style="red")
+        return Text(query)
+    return Text.assemble(("✔ ", "green") if item.hit else ("✘ ", "red"), query)

@@ -3,11 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from .terminal import Imgproc, copied
-
-pytestmark = pytest.mark.xdist_group("cli-demo")
 
 
 def test_a_demo_of_ones_own_folder_ends_by_itself_and_reports_what_it_measured(

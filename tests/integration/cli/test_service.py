@@ -13,15 +13,13 @@ import pytest
 
 from .terminal import SAMPLES, Imgproc, Started, copied, environment, eventually
 
-pytestmark = pytest.mark.xdist_group("cli-service")
-
-PICTURES = ("bee.jpg", "macaw.jpg", "coffee-loading.jpg", "astronaut.jpg")
+PICTURES = ("bee.jpg", "macaw.jpg", "coffee-loading.jpg")
 
 
 @pytest.fixture(scope="module")
 def imgproc(tmp_path_factory: pytest.TempPathFactory) -> Imgproc:
-    # short leases, so that the work of a killed process is taken over soon
-    settings = environment(IMGPROC_LEASE_SECONDS="3", IMGPROC_POLL_SECONDS="0.2")
+    # short leases and calls, so that the work of a killed process is taken over soon
+    settings = environment(IMGPROC_LEASE_SECONDS="3", IMGPROC_POLL_SECONDS="0.2", IMGPROC_AGENT_SECONDS="20")
     return Imgproc(tmp_path_factory.mktemp("cli") / "data", settings)
 
 

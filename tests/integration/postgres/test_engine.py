@@ -42,6 +42,16 @@ async def ended(database: str) -> None:
             await asyncio.sleep(0.01)
 
 
+async def waits(database: str) -> None:
+    """Return once a connection of the database waits for a lock."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher:
+        while True:
+            if await (await watcher.execute(query)).fetchone() == (1,):
+                return
+            await asyncio.sleep(0.01)
+
+
 async def test_idle_connections_that_the_server_ended_are_replaced_unnoticed(
     uow: PostgresUnitOfWork, database: str
 ) -> None:
@@ -116,6 +126,29 @@ async def test_a_transaction_that_stands_still_is_ended(database: str) -> None:
 
     with pytest.raises(DatabaseUnavailable, match="idle-in-transaction"):
         await stand_still()
+    await engine.dispose()
+
+
+async def test_a_transaction_that_is_cancelled_while_it_waits_harms_nobody(database: str) -> None:
+    engine = open_engine(database, pool_size=1)
+    uow = PostgresUnitOfWork(engine)
+    meme = make_meme(A)
+    async with uow.begin(A) as tx:
+        await tx.memes.add(meme)
+
+    async def late() -> None:
+        async with uow.begin(A) as tx:
+            await tx.memes.lock([meme.meme_id])
+
+    async with uow.begin(A) as holder:
+        await holder.memes.lock([meme.meme_id])
+        waiter = asyncio.create_task(late())
+        await waits(database)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+    for _ in range(3):
+        await late()
     await engine.dispose()
 
 

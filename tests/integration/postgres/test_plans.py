@@ -31,14 +31,21 @@ READ_AT_MOST = 60 * BATCH
 OWNER = WorkerId("planner")
 MINUTE = timedelta(minutes=1)
 
-# every task has a configuration of its own, so that one meme and one job may own them all
+# every task has a meme of its own; one job owns them all
 FILL = """
+    WITH made AS (
+        INSERT INTO memes (scope_id, meme_id, filename, image_sha256, media_type, byte_size, width, height, frames,
+            storage_key, created_at, updated_at)
+        SELECT %(scope)s, gen_random_uuid(), '', md5(n::text) || md5(n::text), '', 0, 0, 0, 1, '', now(), now()
+        FROM generate_series(%(first)s::int, %(last)s::int) n
+        RETURNING scope_id, meme_id, image_sha256
+    )
     INSERT INTO tasks (scope_id, task_id, task_type, status, job_id, meme_id, image_sha256, config_fingerprint,
         reverse_image_policy, claim_generation, available_at, failures, lease_losses, created_at, completed_at)
-    SELECT scope_id, gen_random_uuid(), 'visual_embedding_generation', %(status)s, job_id, meme_id, image_sha256,
-        'config-' || n::text, 'forbid', 0, now() - interval '1 hour', 0, 0, now(),
-        CASE WHEN %(status)s = 'succeeded' THEN now() END
-    FROM image_processing_jobs, generate_series(%(first)s::int, %(last)s::int) n WHERE scope_id = %(scope)s
+    SELECT scope_id, gen_random_uuid(), 'visual_embedding_generation', %(status)s,
+        (SELECT job_id FROM image_processing_jobs j WHERE j.scope_id = made.scope_id), meme_id, image_sha256, 'config',
+        'forbid', 0, now() - interval '1 hour', 0, 0, now(), CASE WHEN %(status)s = 'succeeded' THEN now() END
+    FROM made
 """
 # one finished job a revision, one finished attempt and grant a task, so that nothing that is read by scope is small
 JOBS = """
@@ -46,7 +53,7 @@ JOBS = """
         config_fingerprint, status, created_at, updated_at, claim_generation, completed_at)
     SELECT scope_id, gen_random_uuid(), meme_id, n, image_sha256, 'forbid', 'config', 'succeeded', now(), now(),
         0, now()
-    FROM memes, generate_series(2, %(rows)s::int) n WHERE scope_id = %(scope)s
+    FROM image_processing_jobs j, generate_series(2, %(rows)s::int) n WHERE scope_id = %(scope)s
 """
 ATTEMPTS = """
     INSERT INTO task_attempts (scope_id, task_id, attempt_no, attempt_id, request_id, session_id, generation, status,
@@ -105,9 +112,9 @@ async def filled(database: str, uow: PostgresUnitOfWork, statistics: Statistics)
             await tx.memes.add(meme)
             await tx.jobs.add([make_job(meme)])
     with psycopg.connect(database) as connection:
-        for table in ("tasks", "image_processing_jobs", "task_attempts", "operation_grants"):
+        for table in ("memes", "tasks", "image_processing_jobs", "task_attempts", "operation_grants"):
             connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)".encode())
-        connection.execute("ANALYZE image_processing_jobs, task_attempts, operation_grants")
+        connection.execute("ANALYZE memes, image_processing_jobs, task_attempts, operation_grants")
         statistics(connection)
         connection.execute(JOBS, {"scope": BIG, "rows": ROWS})
         connection.execute(ATTEMPTS)
