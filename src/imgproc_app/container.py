@@ -3,6 +3,9 @@
 Resources that must be opened and closed (engine, models) are handed in by `lifecycle`; providers only wire them.
 """
 
+from collections.abc import Mapping
+from typing import Final
+
 from dependency_injector import containers, providers
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -14,13 +17,15 @@ from imgproc_adapters.postgres.uow import PostgresUnitOfWork
 from imgproc_adapters.system import SystemIds
 from imgproc_app.observability import LogObserver
 from imgproc_app.settings import Settings
-from imgproc_app.worker import ImageProcessingWorker, Pace
+from imgproc_app.worker import ImageProcessingWorker, Pace, TaskWorker
+from imgproc_app.worker.lane import Perform
 from imgproc_domain.lane import LaneLimits
 from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
 from imgproc_domain.ports.policy import OperationPolicy
 from imgproc_domain.retry import RetryPolicy
-from imgproc_domain.stage import Lane
+from imgproc_domain.stage import Lane, TaskType
 from imgproc_domain.usecases.deployment import Deployment, Limits
+from imgproc_domain.usecases.maintenance import build_generation
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -46,6 +51,10 @@ def pace_of(settings: Settings) -> Pace:
 def listener_of(settings: Settings, dsn: str) -> PostgresListener:
     # a pooler in transaction mode cannot LISTEN: polling alone finds the work then
     return PostgresListener(None if settings.pooler else dsn)
+
+
+MAINTENANCE: Final[Mapping[TaskType, Perform]] = {TaskType.CACHE: build_generation}
+"""What the general task worker can do."""
 
 
 class Container(containers.DeclarativeContainer):
@@ -82,5 +91,14 @@ class Container(containers.DeclarativeContainer):
         dispatch,
         heartbeat=providers.Factory(PostgresHeartbeat, dsn, pooler=settings.provided.pooler),
         listener=providers.Factory(listener_of, settings, dsn),
+        pace=providers.Singleton(pace_of, settings),
+    )
+    task_worker = providers.Factory(
+        TaskWorker,
+        deployment,
+        dispatch,
+        heartbeat=providers.Factory(PostgresHeartbeat, dsn, pooler=settings.provided.pooler),
+        listener=providers.Factory(listener_of, settings, dsn),
+        performers=providers.Object(MAINTENANCE),
         pace=providers.Singleton(pace_of, settings),
     )

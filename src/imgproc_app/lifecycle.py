@@ -19,11 +19,11 @@ from imgproc_adapters.policy import UnavailablePolicy
 from imgproc_adapters.postgres import migrate
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 from imgproc_adapters.postgres.engine import open_engine
+from imgproc_adapters.postgres.spaces import register_spaces
 from imgproc_adapters.text.encoders import TEXT_MODELS
 from imgproc_app.container import Container
 from imgproc_app.keeper import keep_running
 from imgproc_app.settings import Settings
-from imgproc_app.worker import ImageProcessingWorker
 from imgproc_domain.errors import ImgprocError, InvalidValue
 from imgproc_domain.ports.claims import Dispatch
 from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
@@ -83,10 +83,6 @@ class Runtime:
         """Whether this process opened the database first, so that certainly no other one was at work on it."""
         return self.server is not None and self.server.owns_server
 
-    def image_worker(self) -> ImageProcessingWorker:
-        worker: ImageProcessingWorker = self.container.image_worker()
-        return worker
-
     async def warm(self) -> None:
         """Start the local model processes and load their models, so that the first picture does not wait for them."""
         await self.local_models.warm()
@@ -104,7 +100,7 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         DatabaseUnavailable: the database given by DSN does not answer.
         SchemaOutdated: its schema is not this version's.
         DataDirUnusable: the data directory cannot be made.
-        InvalidValue: the DSN is no connection string.
+        InvalidValue: the DSN is no connection string, or a model's space has another dimension than before.
     """
     async with AsyncExitStack() as stack:
         make_private(settings.data_dir)
@@ -116,20 +112,23 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         stack.push_async_callback(models.close)
         container = _wire(settings, parts, dsn, engine, models)
         deployment: Deployment = container.deployment()
+        await register_spaces(engine, [deployment.visual.space, deployment.text.space])
         yield Runtime(settings, dsn, engine, deployment, container.dispatch(), models, container, server)
 
 
 @asynccontextmanager
-async def working(runtime: Runtime) -> AsyncIterator[ImageProcessingWorker]:
-    """Run a worker for the length of the block; it then finishes or gives back what it holds."""
+async def working(runtime: Runtime) -> AsyncIterator[None]:
+    """Run the workers for the length of the block; they then finish or give back what they hold.
+
+    The image worker owns the three image task types, the task worker every other one.
+    """
     async with runtime.deployment.uow.begin(runtime.scope) as tx:
         await tx.slots.resize(Lane.AGENT, runtime.settings.agent_lane)
-    worker = runtime.image_worker()
-    await worker.start()
-    try:
-        yield worker
-    finally:
-        await worker.stop()
+    async with AsyncExitStack() as stack:
+        for worker in (runtime.container.image_worker(), runtime.container.task_worker()):
+            await worker.start()
+            stack.push_async_callback(worker.stop)
+        yield
 
 
 def model_setup(settings: Settings) -> Setup:

@@ -1,0 +1,115 @@
+"""imgproc inside a host's application: its tenants, its permissions, its models."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+from litestar import Litestar
+
+from imgproc_adapters.http import Connection, ScopeResolver, Unauthenticated
+from imgproc_adapters.policy import AllowAllPolicy
+from imgproc_adapters.testing.decoder import ScriptedDecoder
+from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.waiting import until
+from imgproc_app import build
+from imgproc_app.hosting import Application
+from imgproc_app.settings import Settings
+from imgproc_domain.job import Job, JobStatus
+from imgproc_domain.ports.policy import OperationPolicy
+from imgproc_domain.scope import Scope
+from imgproc_domain.task import Task, TaskStatus
+from imgproc_domain.usecases.maintenance import request_generation
+
+
+class HeaderResolver:
+    """The host's way to tell its tenants apart."""
+
+    async def resolve(self, connection: Connection) -> Scope:
+        tenant = connection.headers.get("x-tenant")
+        if tenant is None:
+            raise Unauthenticated("say who you are")
+        return Scope(tenant)
+
+
+@asynccontextmanager
+async def hosted(
+    dsn: str, folder: Path, resolver: ScopeResolver | None, policy: OperationPolicy | None
+) -> AsyncIterator[tuple[Application, httpx.AsyncClient]]:
+    settings = Settings(data_dir=folder, dsn=dsn, poll_seconds=0.1)
+    async with build(
+        settings,
+        scope_resolver=resolver,
+        operation_policy=policy,
+        decoder=ScriptedDecoder(),
+        visual=ScriptedVisualModel(),
+        agent=ScriptedAgent(),
+        text=ScriptedTextModel(),
+        path="/pictures",
+    ) as application:
+        host = Litestar([application.router], openapi_config=None)
+        transport = httpx.ASGITransport(host)  # type: ignore[arg-type]  # the two spell the same protocol differently
+        async with application.working(), httpx.AsyncClient(transport=transport, base_url="http://host") as client:
+            yield application, client
+
+
+async def upload(client: httpx.AsyncClient, tenant: str, content: bytes) -> str:
+    answer = await client.post("/pictures/images", files={"files": ("cat.png", content)}, headers={"x-tenant": tenant})
+    assert answer.status_code == 201, answer.text
+    (item,) = answer.json()["items"]
+    return str(item["job"]["job_id"])
+
+
+async def ended(application: Application, tenant: str, job_id: str) -> Job:
+    async def job() -> Job | None:
+        async with application.deployment.uow.begin(Scope(tenant)) as tx:
+            (found,) = [job for job in (await tx.jobs.page(None, 100)).jobs if str(job.job_id) == job_id]
+        return None if found.live else found
+
+    return await until(job)
+
+
+async def test_a_host_mounts_the_router_and_each_tenant_finds_its_own(database: str, tmp_path: Path) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), AllowAllPolicy()) as (application, client):
+        for tenant in ("ann", "bob"):
+            job = await ended(application, tenant, await upload(client, tenant, tenant.encode()))
+            assert job.status is JobStatus.SUCCEEDED
+        found = await client.post("/pictures/search", json={"query": "picture"}, headers={"x-tenant": "ann"})
+        assert found.status_code == 200, found.text
+        assert len(found.json()["results"]) == 1
+        assert found.json()["results"][0]["media_url"].startswith("/pictures/media/")
+
+
+async def test_without_a_resolver_every_request_is_refused(database: str, tmp_path: Path) -> None:
+    async with hosted(database, tmp_path, None, AllowAllPolicy()) as (_, client):
+        answer = await client.get("/pictures/images", headers={"x-tenant": "ann"})
+        assert (answer.status_code, answer.json()["error"]) == (401, "unauthenticated")
+
+
+async def test_without_a_policy_no_agent_is_called(database: str, tmp_path: Path) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), None) as (application, client):
+        job = await ended(application, "ann", await upload(client, "ann", b"cat"))
+        assert job.status is JobStatus.BLOCKED
+        assert job.error is not None
+        assert job.error.code == "operation_policy_unavailable"
+        agent = application.deployment.agent
+        assert isinstance(agent, ScriptedAgent)
+        assert agent.ledger.calls() == []
+
+
+async def test_the_task_worker_builds_a_legacy_generation_of_what_can_be_found(database: str, tmp_path: Path) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), AllowAllPolicy()) as (application, client):
+        for content in (b"cat", b"dog"):
+            await ended(application, "ann", await upload(client, "ann", content))
+        requested = await request_generation(application.deployment, Scope("ann"))
+
+        async def built() -> Task | None:
+            async with application.deployment.uow.begin(Scope("ann")) as tx:
+                task = (await tx.tasks.get([requested.task_id]))[requested.task_id]
+            return None if task.live else task
+
+        assert (await until(built)).status is TaskStatus.SUCCEEDED
+        async with application.deployment.uow.begin(Scope("ann")) as tx:
+            generation = await tx.generations.newest()
+        assert generation is not None
+        assert (generation.task_id, generation.entries) == (requested.task_id, 2)
