@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+from functools import cached_property
 
-from attrs import asdict, frozen
+from attrs import asdict, fields, frozen
 
 from imgproc_domain.context import SCHEMA_VERSION
 
@@ -25,8 +26,9 @@ class ProcessingConfig:
     text: VectorSpace
     context_schema: str = SCHEMA_VERSION
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the canonical JSON of this configuration."""
-        canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        made_with = {field.name: getattr(self, field.name) for field in fields(ProcessingConfig)}
+        canonical = json.dumps(made_with, default=asdict, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()

@@ -26,10 +26,10 @@ class Vector:
     def unit(cls, components: Iterable[float]) -> Self:
         """Scale ``components`` to length 1; raises `InvalidVector` if that has no meaning."""
         values = array("f", components)
-        length = math.sqrt(sum(x * x for x in values))
-        if not values or not math.isfinite(length) or length == 0.0:
+        length = math.hypot(*values)
+        if not math.isfinite(length) or length == 0.0:
             raise InvalidVector("a vector needs at least one component, all finite and not all zero")
-        return cls(array("f", (x / length for x in values)).tobytes())
+        return cls(array("f", map((1.0 / length).__mul__, values)).tobytes())
 
     @property
     def components(self) -> "array[float]":

@@ -15,6 +15,8 @@ from imgproc_domain.ids import Sha256
 
 PICTURE_SUFFIXES: Final = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".webp", ".avif", ".heic", ".heif"}
+    # kinds that are not accepted: whoever imports them is told, rather than left to wonder where they went
+    | {".bmp", ".ico", ".jp2", ".jxl", ".psd", ".svg", ".tif", ".tiff"}
 )
 _HEAD_BYTES: Final = 512
 

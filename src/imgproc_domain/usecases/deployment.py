@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import cached_property
 from typing import TypeVar
 
 from attrs import Factory, frozen
@@ -51,7 +52,7 @@ class Deployment:
     observer: Observer
     limits: Limits = Factory(Limits)
 
-    @property
+    @cached_property
     def config(self) -> ProcessingConfig:
         return ProcessingConfig(self.visual.space, self.agent.fingerprint, self.text.space)
 

@@ -56,8 +56,8 @@ async def _commit_grants(
     deployment: Deployment, scope: Scope, executions: Sequence[Execution]
 ) -> tuple[list[Execution], list[Execution]]:
     """Commit at the policy, then persist it. Returns the executions that go on and those that are blocked."""
-    waiting = [e for e in executions if e.task.grant_id and e.attempt and e.attempt.status is AttemptStatus.PREPARED]
-    ready = [e for e in executions if e not in waiting]
+    waiting = [e for e in executions if _needs_commit(e)]
+    ready = [e for e in executions if not _needs_commit(e)]
     async with deployment.uow.begin(scope) as tx:
         held = await tx.grants.lock([e.task.grant_id for e in waiting if e.task.grant_id])
         requests = await _requests(tx, waiting)
@@ -67,6 +67,11 @@ async def _commit_grants(
     if granted:
         ready.extend(await _persist_grants(deployment, scope, granted))
     return ready, blocked
+
+
+def _needs_commit(execution: Execution) -> bool:
+    attempt = execution.attempt
+    return execution.task.grant_id is not None and attempt is not None and attempt.status is AttemptStatus.PREPARED
 
 
 async def _requests(tx: Transaction, executions: Sequence[Execution]) -> Mapping[TaskId, OperationRequest]:
