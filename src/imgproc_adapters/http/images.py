@@ -13,11 +13,13 @@ from imgproc_adapters.http.identifiers import parse_meme_id, read_cursor
 from imgproc_adapters.http.provided import Served
 from imgproc_adapters.http.scopes import Call
 from imgproc_domain.ids import MemeId
+from imgproc_domain.job import JobStatus
 from imgproc_domain.stage import parse_policy
 from imgproc_domain.submission import Mode, Submission
 from imgproc_domain.usecases.submit import Submitted, submit
 from imgproc_domain.usecases.views import get_image, list_images
 
+Status = Annotated[JobStatus | None, QueryParameter(description="Only pictures whose newest job has this status.")]
 Search = Annotated[str, QueryParameter(max_length=255, description="Part of a file name, in any case.")]
 
 _DEFAULTS: Final = wire.ProcessingRequest()
@@ -34,10 +36,15 @@ _DEFAULTS: Final = wire.ProcessingRequest()
     responses=answers({200: (wire.ImagePage, IMAGES)}, errors=("validation_error",)),
 )
 async def list_pictures(
-    deployment: Served, request: Call, search: Search = "", cursor: Cursor = None, limit: Limit = 50
+    deployment: Served,
+    request: Call,
+    search: Search = "",
+    status: Status = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> wire.ImagePage:
     found = read_cursor(cursor)
-    page = await list_images(deployment, request.auth, MemeId(found) if found else None, limit, search)
+    page = await list_images(deployment, request.auth, MemeId(found) if found else None, limit, search, status)
     return convert.image_page(page, convert.Links.of(request))
 
 

@@ -7,10 +7,11 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from imgproc_adapters.memory.processing import behind
-from imgproc_adapters.memory.schema import CONTEXTS, FINDABLE, MEMES, SEARCH_STATE, TEXT, VISUAL
+from imgproc_adapters.memory.schema import CONTEXTS, FINDABLE, JOBS, MEMES, SEARCH_STATE, TEXT, VISUAL
 from imgproc_adapters.memory.session import Session
 from imgproc_domain.context import USABLE, Context
 from imgproc_domain.ids import MemeId, Sha256
+from imgproc_domain.job import JobStatus
 from imgproc_domain.meme import Meme
 from imgproc_domain.migration import SearchState
 from imgproc_domain.ports.library import MemePage
@@ -38,10 +39,15 @@ class MemoryMemes:
         live = (meme for meme in self._session.rows(MEMES) if meme.exists)
         return {meme.picture.sha256: meme for meme in live if meme.picture.sha256 in wanted}
 
-    async def page(self, after: MemeId | None, limit: int, name_contains: str = "") -> MemePage:
+    async def page(
+        self, after: MemeId | None, limit: int, name_contains: str = "", status: JobStatus | None = None
+    ) -> MemePage:
         part = name_contains.lower()
+        newest = {job.meme_id: job.status for job in sorted(self._session.rows(JOBS), key=lambda job: job.revision)}
         found = (
-            (meme.meme_id, meme) for meme in self._session.rows(MEMES) if meme.exists and part in meme.filename.lower()
+            (meme.meme_id, meme)
+            for meme in self._session.rows(MEMES)
+            if meme.exists and part in meme.filename.lower() and status in (None, newest.get(meme.meme_id))
         )
         return MemePage(*behind(found, after, limit))
 

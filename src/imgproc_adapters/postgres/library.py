@@ -8,6 +8,7 @@ from imgproc_adapters.postgres.rows import CONTEXT, MEME, context_arrays, contex
 from imgproc_adapters.postgres.session import Session, Sql, statement
 from imgproc_domain.context import Context
 from imgproc_domain.ids import MemeId, Sha256
+from imgproc_domain.job import JobStatus
 from imgproc_domain.meme import Meme
 from imgproc_domain.ports.library import MemePage
 
@@ -43,12 +44,17 @@ _BY_CONTENT: Final = statement(
     meme=MEME,
 )
 
-# ix_memes_live, backwards; a name is looked for in the rows themselves, page by page.
+# ix_memes_live, backwards; name and status are looked at row by row, the newest job of each by uq_..._revision.
 _PAGE: Final = statement(
     """
     SELECT {meme} FROM memes m
     WHERE m.scope_id = %(scope)s AND m.deleted_at IS NULL AND (%(after)s::uuid IS NULL OR m.meme_id < %(after)s)
       AND (%(name)s = '' OR strpos(lower(m.filename), lower(%(name)s)) > 0)
+      AND (%(status)s::text IS NULL OR %(status)s = (
+        SELECT j.status FROM image_processing_jobs j
+        WHERE j.scope_id = m.scope_id AND j.meme_id = m.meme_id AND j.revision >= 1
+        ORDER BY j.revision DESC LIMIT 1
+      ))
     ORDER BY m.meme_id DESC LIMIT %(limit)s
     """,
     meme=MEME,
@@ -104,8 +110,10 @@ class PostgresMemes:
         memes = (meme_of(self._session.scope, row) for row in rows)
         return {meme.picture.sha256: meme for meme in memes}
 
-    async def page(self, after: MemeId | None, limit: int, name_contains: str = "") -> MemePage:
-        rows = await self._session.rows(_PAGE, after=after, limit=limit + 1, name=name_contains)
+    async def page(
+        self, after: MemeId | None, limit: int, name_contains: str = "", status: JobStatus | None = None
+    ) -> MemePage:
+        rows = await self._session.rows(_PAGE, after=after, limit=limit + 1, name=name_contains, status=status)
         memes = tuple(meme_of(self._session.scope, row) for row in rows[:limit])
         return MemePage(memes, memes[-1].meme_id if len(rows) > limit else None)
 

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from imgproc_domain.context import Context
 from imgproc_domain.ids import MemeId, Sha256
+from imgproc_domain.job import JobStatus
 from imgproc_domain.meme import Meme
 from imgproc_domain.product import Products, TextProduct, VisualProduct
 
@@ -36,8 +37,12 @@ class MemeStore(Protocol):
         """Return the live meme of each digest."""
         ...
 
-    async def page(self, after: MemeId | None, limit: int, name_contains: str = "") -> MemePage:
+    async def page(
+        self, after: MemeId | None, limit: int, name_contains: str = "", status: JobStatus | None = None
+    ) -> MemePage:
         """Return live memes whose file name contains the text (case-insensitive, no wildcards), newest first.
+
+        With ``status``, only those whose newest job has it.
 
         Keyset paging by id (UUIDv7): begins behind ``after``.
         """

@@ -70,10 +70,16 @@ class TaskViewPage:
 
 
 async def list_images(
-    deployment: Deployment, scope: Scope, after: MemeId | None, limit: int, name_contains: str = ""
+    deployment: Deployment,
+    scope: Scope,
+    after: MemeId | None,
+    limit: int,
+    name_contains: str = "",
+    status: JobStatus | None = None,
 ) -> ImagePage:
+    """Return live pictures, newest first; with ``status``, those whose newest job has it."""
     async with deployment.uow.begin(scope) as tx:
-        page = await tx.memes.page(after, limit, name_contains)
+        page = await tx.memes.page(after, limit, name_contains, status)
         return ImagePage(tuple(await _views(tx, deployment, page.memes)), page.after)
 
 

@@ -31,6 +31,15 @@ async def test_pictures_are_found_by_part_of_their_name(site: Site) -> None:
         assert [item["filename"] for item in page["items"]] == expected
 
 
+async def test_pictures_are_found_by_the_status_of_their_newest_job(site: Site) -> None:
+    item = await site.upload("cat.png")
+    for status, expected in (("queued", []), ("running", [item["meme_id"]]), ("failed", [])):
+        page = (await site.alice.get("/images", params={"status": status})).json()
+        assert [found["meme_id"] for found in page["items"]] == expected
+    refused = await site.alice.get("/images", params={"status": "sleeping"})
+    assert (refused.status_code, refused.json()["error"]) == (422, "validation_error")
+
+
 async def test_a_picture_tells_what_it_is_and_why_it_cannot_be_found(site: Site) -> None:
     item = await site.upload("cat.png", png("cat"))
     (listed,) = (await site.alice.get("/images")).json()["items"]

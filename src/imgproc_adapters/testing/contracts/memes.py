@@ -6,13 +6,16 @@ from attrs import evolve
 from imgproc_adapters.testing.factories import (
     LONG_AGO,
     digest,
+    make_job,
     make_meme,
     make_picture,
 )
 from imgproc_adapters.testing.seed import MINUTE, A, B, store
 from imgproc_adapters.testing.world import World
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import Conflict
 from imgproc_domain.ids import MemeId
+from imgproc_domain.job import JobStatus, close
 from imgproc_domain.meme import Meme
 
 
@@ -108,3 +111,15 @@ class MemeStoreContract:
         await store(world, *(make_meme(A, filename=name) for name in ("My cat.PNG", "dog.png", "猫_100%.png")))
         async with world.uow.begin(A) as tx:
             assert {meme.filename for meme in (await tx.memes.page(None, 10, text)).memes} == found
+
+    async def test_pages_of_a_status_show_the_memes_whose_newest_job_has_it(self, world: World) -> None:
+        memes = [make_meme(A) for _ in range(3)]
+        ended = LONG_AGO + MINUTE
+        failed = close(make_job(memes[0]), Diagnosis(ErrorCode.TARGET_CHANGED, "gone"), ended)
+        also_failed = close(make_job(memes[1]), Diagnosis(ErrorCode.TARGET_CHANGED, "gone"), ended)
+        await store(world, *memes, failed, also_failed, make_job(memes[1], revision=2))
+        async with world.uow.begin(A) as tx:
+            pages = {status: await tx.memes.page(None, 10, status=status) for status in JobStatus}
+        assert pages[JobStatus.FAILED].memes == (memes[0],)
+        assert pages[JobStatus.QUEUED].memes == (memes[1],)
+        assert pages[JobStatus.SUCCEEDED].memes == ()
