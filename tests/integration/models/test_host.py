@@ -141,7 +141,7 @@ async def test_closing_in_the_middle_of_a_call_ends_it(setup: Setup) -> None:
 
 
 OWNER = """
-import asyncio, sys
+import asyncio, signal, sys
 from imgproc_adapters.models.host import ModelHost
 from imgproc_adapters.models.wire import Setup
 
@@ -150,6 +150,8 @@ async def main():
     print(await host.warm(), flush=True)
     await asyncio.sleep(float(sys.argv[2]))
 
+# a shell starts what it puts into the background with SIGINT ignored, and the tests may run there
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     asyncio.run(main())
 except KeyboardInterrupt:
