@@ -155,3 +155,10 @@ class Context:
     @property
     def metadata_hash(self) -> Sha256 | None:
         return self.description.metadata_hash()
+
+
+def is_described_by_person(context: Context | None, sha256: Sha256) -> bool:
+    """Whether a person wrote the usable context of exactly this picture: such words are never overwritten."""
+    if context is None or context.provenance is None or context.status not in USABLE:
+        return False
+    return context.provenance.origin is Origin.PERSON and context.provenance.image_sha256 == sha256

@@ -32,10 +32,21 @@ class Failed:
 
 
 @frozen
-class Unknown:
-    """An external call may have been made and its outcome cannot be proven: never replayed (I9)."""
+class AlreadyValid:
+    """The stage's product became valid by other means before a call was made: none is needed any more."""
 
     diagnosis: Diagnosis
+
+
+@frozen
+class Unknown:
+    """An external call may have been made and its outcome cannot be proven: never replayed (I9).
+
+    ``in_flight``: the call was made under this very claim and may still be running, so that its slot stays taken.
+    """
+
+    diagnosis: Diagnosis
+    in_flight: bool = True
 
 
 @frozen
@@ -52,4 +63,4 @@ class Blocked:
     denied: Denied
 
 
-Outcome = Succeeded | Retry | Failed | Unknown | GivenBack | Blocked
+Outcome = Succeeded | AlreadyValid | Retry | Failed | Unknown | GivenBack | Blocked

@@ -17,14 +17,13 @@ class VisualProduct:
 
 @frozen
 class ContextProduct:
-    """An agent's description. ``base_revision`` is the context revision its execution began with (0 for none)."""
+    """An agent's description."""
 
     meme_id: MemeId
     image_sha256: Sha256
     description: Description
     status: ContextStatus
     provenance: Provenance
-    base_revision: int
 
 
 @frozen

@@ -10,11 +10,11 @@ from imgproc_domain import attempt as attempts
 from imgproc_domain import task as tasks
 from imgproc_domain.attempt import Attempt, AttemptStatus, Replay
 from imgproc_domain.claim import Claim, Fence
-from imgproc_domain.context import Context, Origin
+from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.ids import AttemptId
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import Blocked, Failed, GivenBack, Outcome, Retry, Succeeded, Unknown
+from imgproc_domain.outcome import AlreadyValid, Blocked, Failed, GivenBack, Outcome, Retry, Succeeded, Unknown
 from imgproc_domain.product import ContextProduct, Product, TextProduct
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.task import Task, TaskStatus
@@ -74,6 +74,8 @@ def settle(item: Settling, locked: Locked, now: datetime, policy: RetryPolicy) -
     match item.outcome:
         case Succeeded(product):
             return _succeed(task, attempt, product, locked, now)
+        case AlreadyValid(diagnosis):
+            return Settled(tasks.succeed(task, now), _failed(attempt, diagnosis, now), grant=GrantFate.RELEASE)
         case Retry(diagnosis, after):
             return _ended(tasks.retry(task, diagnosis, now, policy, after), _failed(attempt, diagnosis, now))
         case Failed(diagnosis):
@@ -125,21 +127,13 @@ def _succeed(task: Task, attempt: Attempt | None, product: Product | None, locke
     if isinstance(product, TextProduct) and not _is_current(product, locked.context):
         diagnosis = Diagnosis(ErrorCode.CONTEXT_CHANGED, "the context changed while it was being embedded")
         return Settled(tasks.give_back(task, diagnosis, now), done)
-    if isinstance(product, ContextProduct) and _was_edited(product, locked.context):
+    if isinstance(product, ContextProduct) and is_described_by_person(locked.context, product.image_sha256):
         return Settled(tasks.succeed(task, now), done)
     return Settled(tasks.succeed(task, now), done, product)
 
 
 def _is_current(product: TextProduct, context: Context | None) -> bool:
     return context is not None and context.metadata_hash == product.metadata_hash
-
-
-def _was_edited(product: ContextProduct, context: Context | None) -> bool:
-    """Whether a person wrote this picture's context since the agent began: a person's words are never overwritten."""
-    if context is None or context.provenance is None or context.revision == product.base_revision:
-        return False
-    made = context.provenance
-    return made.origin is Origin.PERSON and made.image_sha256 == product.image_sha256
 
 
 def _ended(task: Task, attempt: Attempt | None) -> Settled:

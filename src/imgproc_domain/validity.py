@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from imgproc_domain.config import ProcessingConfig
-from imgproc_domain.context import USABLE, Context, Origin
+from imgproc_domain.context import USABLE, Context, is_described_by_person
 from imgproc_domain.ids import Sha256
 from imgproc_domain.product import Products, TextStamp, VisualStamp
 from imgproc_domain.stage import STAGES, ReverseImagePolicy, Stage
@@ -32,13 +32,12 @@ def _context_is_valid(
 ) -> bool:
     if context is None or context.status not in USABLE or context.provenance is None:
         return False
-    made = context.provenance
-    if made.image_sha256 != sha256:
-        return False
-    if made.origin is Origin.PERSON:
+    if is_described_by_person(context, sha256):
         return True
+    made = context.provenance
     return (
-        made.schema_version == config.context_schema
+        made.image_sha256 == sha256
+        and made.schema_version == config.context_schema
         and made.agent_fingerprint == config.agent_fingerprint
         and made.reverse_image_policy == policy
     )

@@ -59,6 +59,10 @@ class HeartbeatThread:
         except DatabaseUnavailable as error:
             log.warning("heartbeat: the database did not answer (%s)", error.message)
             return
+        except Exception:
+            # leases must outlive any bug: the next beat tries again
+            log.exception("heartbeat: a beat failed")
+            return
         with self._guard:
             gone = [claim for claim in lost if claim in self._held]
             self._held.difference_update(gone)

@@ -1,13 +1,16 @@
 """One lane: claim within its budget, fairly over scopes, and run what was claimed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import logging
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
 
 from imgproc_app.worker.heartbeat import HeartbeatThread
 from imgproc_app.worker.settler import Settler
 from imgproc_domain.attempt import Replay
 from imgproc_domain.claim import Claim
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
+from imgproc_domain.errors import DatabaseUnavailable
 from imgproc_domain.ids import WorkerId
 from imgproc_domain.lane import shares
 from imgproc_domain.outcome import GivenBack, Outcome
@@ -17,9 +20,12 @@ from imgproc_domain.settlement import Settling
 from imgproc_domain.stage import LANE_OF, TaskType
 from imgproc_domain.usecases.claim import Execution, claim_tasks
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.perform import FAILURE, unproven
 from imgproc_domain.usecases.start import start
 
-Perform = Callable[[Deployment, Execution], Awaitable[Outcome]]
+log = logging.getLogger(__name__)
+
+Perform = Callable[[Deployment, Execution], Coroutine[None, None, Outcome]]
 
 _SCOPES_A_TURN = 16
 
@@ -46,7 +52,7 @@ class LaneRunner:
         self._heartbeat = heartbeat
         self._settler = settler
         self._limit = deployment.limits.lanes[LANE_OF[task_type]]
-        self._running: dict[Claim, asyncio.Task[None] | None] = {}
+        self._running: dict[Claim, asyncio.Task[Outcome] | None] = {}
         self._lost: set[Claim] = set()
         self._last_scope: Scope | None = None
 
@@ -62,8 +68,18 @@ class LaneRunner:
         scopes = await self._dispatch.ready_scopes(self.task_type, self._last_scope, min(free, _SCOPES_A_TURN))
         claimed = 0
         for scope, share in shares(free, scopes):
-            self._last_scope = scope
-            claimed += await self._claim(scope, share)
+            try:
+                found = await self._claim(scope, share)
+            except DatabaseUnavailable:
+                raise
+            except Exception:
+                log.exception("%s: scope %s: a claim failed", self.task_type, scope)
+                self._last_scope = scope
+                continue
+            if found:
+                # a scope that got nothing, for want of a slot, keeps its turn
+                self._last_scope = scope
+            claimed += found
         return claimed > 0
 
     async def _claim(self, scope: Scope, share: int) -> int:
@@ -84,17 +100,22 @@ class LaneRunner:
             assert execution.outcome is not None, "a decided execution has its outcome"
             self._put(execution, execution.outcome)
         for execution in started.running:
-            self._running[execution.claim] = asyncio.create_task(self._run(execution))
+            running = asyncio.create_task(self._perform(self._deployment, execution))
+            running.add_done_callback(partial(self._ended, execution))
+            self._running[execution.claim] = running
         alive = {execution.claim for execution in (*started.running, *started.decided)}
         self.settled([execution.claim for execution in executions if execution.claim not in alive])
 
-    async def _run(self, execution: Execution) -> None:
-        try:
-            outcome = await self._perform(self._deployment, execution)
-        except asyncio.CancelledError:
+    def _ended(self, execution: Execution, running: "asyncio.Task[Outcome]") -> None:
+        """Pass the outcome on, however the task ended: also if it was cancelled before its first step."""
+        if running.cancelled():
             self._cancelled(execution)
-            return
-        self._put(execution, outcome)
+        elif (error := running.exception()) is not None:
+            log.error("%s: a task failed", self.task_type, exc_info=error)
+            diagnosis = Diagnosis(FAILURE[self.task_type], f"the execution raised {type(error).__name__}")
+            self._put(execution, unproven(self._deployment.replay(self.task_type), diagnosis))
+        else:
+            self._put(execution, running.result())
 
     def _cancelled(self, execution: Execution) -> None:
         """Give a local call back; leave an external one, whose outcome nobody knows now, to lease recovery."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from imgproc_domain.errors import Conflict, DatabaseUnavailable
 from imgproc_domain.ports.wakeups import Topic
+from imgproc_domain.scope import Scope
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,19 @@ class Wakeups:
                 await self._events[topic].wait()
         except TimeoutError:
             return
+
+
+async def each(scopes: Iterable[Scope], work: Callable[[Scope], Awaitable[int]]) -> int:
+    """Do ``work`` for every scope and return the sum; one that fails does not keep the others from their turn."""
+    total = 0
+    for scope in scopes:
+        try:
+            total += await work(scope)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("scope %s: a step failed", scope)
+    return total
 
 
 async def repeat(

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from imgproc_app.worker.heartbeat import HeartbeatThread
 from imgproc_app.worker.lane import LaneRunner, Perform
-from imgproc_app.worker.loops import Wakeups, repeat
+from imgproc_app.worker.loops import Wakeups, each, repeat
 from imgproc_app.worker.settler import Settler
 from imgproc_domain.claim import Claim
 from imgproc_domain.ids import WorkerId
@@ -118,9 +118,11 @@ class _Worker:
 
     async def _sweep(self) -> None:
         async def once() -> bool:
-            for scope in await self._dispatch.expired_scopes(self._types, _SCOPES_A_TURN):
-                if await expire_leases(self._deployment, scope, self._types, self._pace.batch):
-                    self._wakeups.set_all()
+            async def expire(scope: Scope) -> int:
+                return await expire_leases(self._deployment, scope, self._types, self._pace.batch)
+
+            if await each(await self._dispatch.expired_scopes(self._types, _SCOPES_A_TURN), expire):
+                self._wakeups.set_all()
             return False
 
         wakeups, poll = self._sweep_wakeups, self._pace.sweep
@@ -162,19 +164,23 @@ class ImageProcessingWorker(_Worker):
         return ((Topic.JOBS, self._reconcile, self._pace.poll), (Topic.RELEASES, self._release, self._pace.sweep))
 
     async def _reconcile(self) -> bool:
-        found = 0
-        for scope in await self._dispatch.due_scopes(self._last_due, _SCOPES_A_TURN):
-            self._last_due = scope
-            found += await reconcile_due(self._deployment, self._dispatch, scope, self._owner, self._pace.batch)
+        async def reconcile(scope: Scope) -> int:
+            return await reconcile_due(self._deployment, self._dispatch, scope, self._owner, self._pace.batch)
+
+        scopes = await self._dispatch.due_scopes(self._last_due, _SCOPES_A_TURN)
+        found = await each(scopes, reconcile)
+        if scopes:
+            # all of them were served: another one goes first next time, since the first may take all the room
+            self._last_due = scopes[-1] if len(scopes) == _SCOPES_A_TURN else scopes[0]
         if found:
             self._wakeups.set_all()
         return found > 0
 
     async def _release(self) -> bool:
-        taken = 0
-        for scope in await self._dispatch.release_scopes(_SCOPES_A_TURN):
-            taken += await flush_releases(self._deployment, scope, self._pace.batch)
-        return taken > 0
+        async def release(scope: Scope) -> int:
+            return await flush_releases(self._deployment, scope, self._pace.batch)
+
+        return await each(await self._dispatch.release_scopes(_SCOPES_A_TURN), release) > 0
 
 
 class TaskWorker(_Worker):

@@ -8,6 +8,7 @@ from attrs import Factory, define, evolve, frozen
 
 from imgproc_domain import job as jobs
 from imgproc_domain.claim import drop
+from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.events import Event, GrantMoved, JobEnded, JobOpened, StageOpened
 from imgproc_domain.grant import Grant, GrantStatus
 from imgproc_domain.ids import GrantId, JobId, MemeId, Sha256, TaskId
@@ -232,7 +233,8 @@ def _open(
         case None:
             until = now + deployment.limits.look_again if permit else now
             plan.put(before, jobs.postpone(job, until), now)
-            plan.topics.add(Topic.JOBS)
+            if permit is None:
+                plan.topics.add(Topic.JOBS)
         case Denied() as denied:
             plan.put(before, jobs.block(job, stage, denied, now), now)
         case Granted() as granted:
@@ -283,12 +285,14 @@ def _grant(deployment: Deployment, job: Job, request: OperationRequest, granted:
 def _forfeits(before: Job, after: Job) -> bool:
     """Whether a reservation that a claimed reconcile may have made will never get its task.
 
-    Only a job that was claimed can have asked the policy; a denied one holds nothing.
+    Only a job that was claimed can have asked the policy. A definite denial reserved nothing; one for want of an answer
+    may have.
     """
     agent = after.stage(Stage.AGENT)
     undecided = before.stage(Stage.AGENT).status is JobStatus.QUEUED
     decided = agent.status is not JobStatus.QUEUED or not after.live
-    without_task = agent.task_id is None and agent.status is not JobStatus.BLOCKED
+    unanswered = agent.error is not None and agent.error.code is ErrorCode.OPERATION_POLICY_UNAVAILABLE
+    without_task = agent.task_id is None and (agent.status is not JobStatus.BLOCKED or unanswered)
     return before.lease.generation > 0 and undecided and decided and without_task
 
 

@@ -7,16 +7,16 @@ from typing import assert_never
 from attrs import evolve, frozen
 
 from imgproc_domain import attempt as attempts
-from imgproc_domain.attempt import Attempt, AttemptStatus, Begin, Continue, GiveUp, LookUp, Repeat, resume
+from imgproc_domain.attempt import Attempt, AttemptStatus, Begin, Continue, GiveUp, LookUp, Repeat, Resumption, resume
 from imgproc_domain.claim import Claim
-from imgproc_domain.context import Context
+from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.events import TaskClaimed
-from imgproc_domain.ids import AttemptId, JobId, MemeId, Sha256, TaskId, WorkerId
+from imgproc_domain.ids import AttemptId, JobId, MemeId, Sha256, WorkerId
 from imgproc_domain.job import Job
 from imgproc_domain.lane import Slot
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import Failed, Outcome, Unknown
+from imgproc_domain.outcome import AlreadyValid, Failed, Outcome, Unknown
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import IMAGE_TASK_TYPES, LANE_OF, Lane, TaskType
@@ -132,17 +132,30 @@ def _resume(
             changed.append((kept.status, attempt))
         case _:
             assert_never(decision)
-    outcome: Outcome | None = None
-    if isinstance(decision, GiveUp):
-        message = "the worker was lost during an external call whose outcome cannot be proven"
-        outcome = Unknown(Diagnosis(ErrorCode.UNKNOWN_EXECUTION, message))
-    elif not isinstance(decision, LookUp) and _is_over(task, meme, owners):
-        outcome = Failed(Diagnosis(ErrorCode.TARGET_CHANGED, "the picture or its job changed before the task began"))
+    outcome = _without_call(task, meme, context, owners, decision)
     return Execution(task, attempt, meme, context, outcome, look_up=isinstance(decision, LookUp))
 
 
+def _without_call(
+    task: Task, meme: Meme | None, context: Context | None, owners: Mapping[JobId, Job], decision: Resumption
+) -> Outcome | None:
+    """Return how the task ends if it must not run, let alone cost money; None if it runs."""
+    if isinstance(decision, GiveUp):
+        message = "the worker was lost during an external call whose outcome cannot be proven"
+        # the slot of the lost claim stands for the call that may still be running; this claim's own never saw it
+        return Unknown(Diagnosis(ErrorCode.UNKNOWN_EXECUTION, message), in_flight=False)
+    if isinstance(decision, LookUp):
+        return None
+    if _is_over(task, meme, owners):
+        return Failed(Diagnosis(ErrorCode.TARGET_CHANGED, "the picture or its job changed before the task began"))
+    assert task.target is not None, "leaf tasks have a target"
+    if task.task_type is TaskType.CONTEXT and is_described_by_person(context, task.target.image_sha256):
+        return AlreadyValid(Diagnosis(ErrorCode.CONTEXT_CHANGED, "a person described the picture before the call"))
+    return None
+
+
 def _is_over(task: Task, meme: Meme | None, owners: Mapping[JobId, Job]) -> bool:
-    """Whether nothing the task could make would be kept, so that it must not run, let alone cost money."""
+    """Whether nothing the task could make would be kept."""
     target = task.target
     assert target is not None, "leaf tasks have a target"
     job = owners.get(target.job_id)
@@ -174,7 +187,3 @@ def input_digest(task: Task, context: Context | None) -> Sha256:
     return Sha256.of(
         task.task_type, str(target.image_sha256), target.config_fingerprint, target.reverse_image_policy, str(text)
     )
-
-
-def task_ids(executions: Sequence[Execution]) -> list[TaskId]:
-    return [execution.task.task_id for execution in executions]

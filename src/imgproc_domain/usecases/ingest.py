@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
-from imgproc_domain.errors import GenerationPolicyConflict
+from imgproc_domain.errors import Conflict, GenerationPolicyConflict
 from imgproc_domain.events import Event
 from imgproc_domain.ids import MemeId
 from imgproc_domain.job import Job
@@ -88,6 +88,8 @@ async def _register(
         await tx.memes.add(meme)
     else:
         meme = (await tx.memes.lock([known.meme_id])).get(known.meme_id, known)
+        if not meme.exists or meme.picture.sha256 != picture.sha256:
+            raise Conflict("the picture with these bytes was just replaced or deleted")
     submission = Submission(meme.meme_id, policy, Mode.AUTOMATIC)
     (answer,), plan = await submit_locked(tx, deployment, [submission], {meme.meme_id: meme})
     status = UploadStatus.DUPLICATE if known else UploadStatus.CREATED

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Final
 
 from imgproc_domain.attempt import Replay
 from imgproc_domain.context import USABLE, ContextStatus, Origin, Provenance
@@ -15,7 +16,7 @@ from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.vector import Vector
 
-_FAILURE = {
+FAILURE: Final = {
     TaskType.VISUAL: ErrorCode.VISUAL_FAILED,
     TaskType.CONTEXT: ErrorCode.AGENT_FAILED,
     TaskType.TEXT: ErrorCode.EMBEDDING_FAILED,
@@ -32,12 +33,12 @@ async def perform(deployment: Deployment, execution: Execution) -> Outcome:
         async with asyncio.timeout(deadline.total_seconds()):
             return await _call(deployment, execution)
     except TimeoutError:
-        code = ErrorCode.AGENT_TIMEOUT if task_type is TaskType.CONTEXT else _FAILURE[task_type]
+        code = ErrorCode.AGENT_TIMEOUT if task_type is TaskType.CONTEXT else FAILURE[task_type]
         message = f"no answer within {_seconds(deadline)}"
         return unproven(replay, Diagnosis(code, message))
     except Exception as error:  # noqa: BLE001 - an adapter's bug must end as this task's outcome, not the worker's end
         message = f"the adapter raised {type(error).__name__}"
-        return unproven(replay, Diagnosis(_FAILURE[task_type], message))
+        return unproven(replay, Diagnosis(FAILURE[task_type], message))
 
 
 def unproven(replay: Replay, diagnosis: Diagnosis) -> Outcome:
@@ -124,10 +125,7 @@ def _described(execution: Execution, meme: Meme, answer: AgentAnswer, fingerprin
         attempt_id=execution.attempt.attempt_id if execution.attempt else None,
         usage=answer.usage,
     )
-    base = execution.context.revision if execution.context else 0
-    return Succeeded(
-        ContextProduct(meme.meme_id, meme.picture.sha256, answer.description, answer.status, provenance, base)
-    )
+    return Succeeded(ContextProduct(meme.meme_id, meme.picture.sha256, answer.description, answer.status, provenance))
 
 
 def _no_product(answer: Declined | Lost, replay: Replay) -> Outcome:

@@ -11,6 +11,7 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.stage import Stage, TaskType
 from imgproc_domain.usecases.advance import Permit, Plan, advance, agent_request, gather_facts, write
 from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.permission import acquire
 
 
 async def reconcile_due(deployment: Deployment, dispatch: Dispatch, scope: Scope, owner: WorkerId, limit: int) -> int:
@@ -58,7 +59,7 @@ async def _permits(deployment: Deployment, dispatch: Dispatch, asking: Sequence[
     room = most - await dispatch.queued(TaskType.CONTEXT, most)
     requests = {job.job_id: agent_request(job) for job in asking}
     admitted = list(requests.items())[: max(room, 0)]
-    answers = await asyncio.gather(*(deployment.policy.acquire(request) for _, request in admitted))
+    answers = await asyncio.gather(*(acquire(deployment.policy, request) for _, request in admitted))
     permits = {job_id: Permit(request, None) for job_id, request in requests.items()}
     for (job_id, request), answer in zip(admitted, answers, strict=True):
         permits[job_id] = Permit(request, answer)

@@ -10,6 +10,7 @@ from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.settlement import expire
 from imgproc_domain.stage import TaskType
+from imgproc_domain.usecases import permission
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.settle import Batch, apply
 
@@ -40,6 +41,7 @@ async def _expired(
     last = await tx.attempts.last([task.task_id for task in tasks])
     batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})
     batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks if t.target})
+    batch.contexts = await tx.contexts.get(batch.memes.keys())
     now = await tx.now()
     for task in tasks:
         attempt = last.get(task.task_id)
@@ -65,4 +67,4 @@ async def flush_releases(deployment: Deployment, scope: Scope, limit: int) -> in
 
 
 async def _release(deployment: Deployment, scope: Scope, release: Release) -> bool:
-    return await deployment.policy.release(scope, release.operation, release.logical_request_key)
+    return await permission.release(deployment.policy, scope, release.operation, release.logical_request_key)

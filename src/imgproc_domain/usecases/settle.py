@@ -9,7 +9,8 @@ from imgproc_domain import grant as grants
 from imgproc_domain import job as jobs
 from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.claim import Claim
-from imgproc_domain.context import Context
+from imgproc_domain.context import Context, is_described_by_person
+from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.events import Event, TaskSettled, WriteBackFenced
 from imgproc_domain.grant import GrantStatus
 from imgproc_domain.ids import MemeId, TaskId
@@ -24,7 +25,7 @@ from imgproc_domain.product import ContextProduct, TextProduct, VisualProduct
 from imgproc_domain.scope import Scope
 from imgproc_domain.settlement import Fenced, GrantFate, Locked, Settled, Settling
 from imgproc_domain.settlement import settle as decide
-from imgproc_domain.stage import Lane
+from imgproc_domain.stage import Lane, Stage
 from imgproc_domain.task import Task, TaskStatus
 from imgproc_domain.usecases.advance import Plan, extend, write
 from imgproc_domain.usecases.deployment import Deployment, decided_again
@@ -69,26 +70,43 @@ async def _decide(
     batch.contexts = await tx.contexts.get(batch.memes.keys())
     now = await tx.now()
     answers: list[Settled | Fenced] = []
+    # an item sees what those before it in the batch write, as if each had its own transaction
+    current = dict(batch.contexts)
     for item in items:
-        answer = decide(item, _locked(item.claim, tasks, last, batch), now, deployment.limits.retry)
+        answer = decide(item, _locked(item.claim, tasks, last, batch.memes, current), now, deployment.limits.retry)
         answers.append(answer)
         if isinstance(answer, Fenced):
             batch.events.append(_fenced(item, answer))
             continue
         batch.settled.append(answer)
         batch.claims.append(item.claim)
-        if isinstance(item.outcome, Unknown) and answer.attempt and answer.attempt.hard_deadline_at:
+        if isinstance(answer.product, ContextProduct):
+            current[answer.product.meme_id] = _context(
+                tx.scope, answer.product, current.get(answer.product.meme_id), now
+            )
+        if (
+            isinstance(item.outcome, Unknown)
+            and item.outcome.in_flight
+            and answer.attempt
+            and answer.attempt.hard_deadline_at
+        ):
             batch.busy_until[answer.task.task_id] = answer.attempt.hard_deadline_at
         if isinstance(item.outcome, Blocked):
             batch.denied[answer.task.task_id] = item.outcome.denied
     return answers, batch, now
 
 
-def _locked(claim: Claim, tasks: Mapping[TaskId, Task], last: Mapping[TaskId, Attempt], batch: Batch) -> Locked:
+def _locked(
+    claim: Claim,
+    tasks: Mapping[TaskId, Task],
+    last: Mapping[TaskId, Attempt],
+    memes: Mapping[MemeId, Meme],
+    contexts: Mapping[MemeId, Context],
+) -> Locked:
     task = tasks.get(claim.task_id)
     meme_id = task.target.meme_id if task and task.target else None
-    meme = batch.memes.get(meme_id) if meme_id else None
-    context = batch.contexts.get(meme_id) if meme_id else None
+    meme = memes.get(meme_id) if meme_id else None
+    context = contexts.get(meme_id) if meme_id else None
     return Locked(task, last.get(claim.task_id), meme, context)
 
 
@@ -123,11 +141,12 @@ async def _write_products(tx: Transaction, batch: Batch, now: datetime) -> None:
     products = [s.product for s in batch.settled]
     if visual := [p for p in products if isinstance(p, VisualProduct)]:
         await tx.products.put_visual(visual)
-    if described := [p for p in products if isinstance(p, ContextProduct)]:
-        await _write_contexts(tx, batch, described, now)
     if text := [p for p in products if isinstance(p, TextProduct)]:
         await tx.products.put_text(text)
         await tx.search.publish(text)
+    # after the vectors: a context of the same batch then withdraws what was made from the former one
+    if described := [p for p in products if isinstance(p, ContextProduct)]:
+        await _write_contexts(tx, batch, described, now)
 
 
 async def _write_contexts(tx: Transaction, batch: Batch, described: Sequence[ContextProduct], now: datetime) -> None:
@@ -181,7 +200,7 @@ async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, pla
         task = over[job_id]
         if not job.live or task.stage is None or job.stage(task.stage).task_id != task.task_id:
             continue
-        ended = _end_stage(job, task, batch.denied.get(task.task_id), now)
+        ended = _end_stage(job, task, batch, now)
         if ended.live:
             due.append(ended)
         else:
@@ -189,14 +208,24 @@ async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, pla
     await extend(tx, deployment, plan, due, batch.memes, {}, now)
 
 
-def _end_stage(job: Job, task: Task, denied: Denied | None, now: datetime) -> Job:
+def _end_stage(job: Job, task: Task, batch: Batch, now: datetime) -> Job:
     assert task.stage is not None, "leaf tasks have a stage"
-    if task.status is TaskStatus.SUCCEEDED:
+    if task.status is TaskStatus.SUCCEEDED or _became_valid(job, task, batch):
         return jobs.complete_stage(job, task.stage, now)
+    denied = batch.denied.get(task.task_id)
     if denied is not None:
         return jobs.block(job, task.stage, denied, now)
     assert task.error is not None, "a failed task has its diagnosis"
     return jobs.fail_stage(job, task.stage, task.error, now)
+
+
+def _became_valid(job: Job, task: Task, batch: Batch) -> bool:
+    """Whether a person described the picture while its agent task was failing: the job goes on with their words."""
+    unknown = task.error is not None and task.error.code is ErrorCode.UNKNOWN_EXECUTION
+    current = batch.memes.get(job.meme_id)
+    same = current is not None and current.exists and current.picture.sha256 == job.image_sha256
+    described = is_described_by_person(batch.contexts.get(job.meme_id), job.image_sha256)
+    return task.stage is Stage.AGENT and same and described and not unknown
 
 
 async def _free_slots(tx: Transaction, batch: Batch) -> None:

@@ -26,6 +26,7 @@ from imgproc_domain.task import why_fenced
 from imgproc_domain.usecases.advance import agent_request
 from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.permission import commit
 
 
 @frozen
@@ -88,7 +89,7 @@ async def _commit(
 ) -> Denied | None:
     assert execution.task.grant_id is not None, "agent tasks have a grant"
     grant = held[execution.task.grant_id]
-    answer = await deployment.policy.commit(requests[execution.task.task_id], grant.reservation)
+    answer = await commit(deployment.policy, requests[execution.task.task_id], grant.reservation)
     return answer if isinstance(answer, Denied) else None
 
 

@@ -32,7 +32,7 @@ from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import IllegalTransition
 from imgproc_domain.ids import AttemptId
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import Blocked, Failed, GivenBack, Outcome, Retry, Succeeded, Unknown
+from imgproc_domain.outcome import AlreadyValid, Blocked, Failed, GivenBack, Outcome, Retry, Succeeded, Unknown
 from imgproc_domain.policy import DenialReason, Denied
 from imgproc_domain.product import ContextProduct, Product, TextProduct, VisualProduct
 from imgproc_domain.retry import RetryPolicy
@@ -77,9 +77,9 @@ def visual(meme: Meme) -> VisualProduct:
     return VisualProduct(meme.meme_id, meme.picture.sha256, CONFIG.visual.id, vector(1.0))
 
 
-def description(meme: Meme, base_revision: int = 5) -> ContextProduct:
+def description(meme: Meme) -> ContextProduct:
     made = Provenance(Origin.AGENT, meme.picture.sha256)
-    return ContextProduct(meme.meme_id, meme.picture.sha256, DESCRIPTION, ContextStatus.READY, made, base_revision)
+    return ContextProduct(meme.meme_id, meme.picture.sha256, DESCRIPTION, ContextStatus.READY, made)
 
 
 def text(meme: Meme) -> TextProduct:
@@ -95,6 +95,7 @@ PRODUCTS: dict[Stage, Callable[[Meme], Product]] = {
 }
 OUTCOMES: list[Outcome] = [
     Succeeded(None),
+    AlreadyValid(TROUBLE),
     Retry(TROUBLE),
     Failed(TROUBLE),
     Unknown(TROUBLE),
@@ -251,19 +252,14 @@ def test_words_that_changed_matter_to_no_other_product(stage: Stage) -> None:
     assert done.settle(Succeeded(made), evolve(done.locked, context=noted)).product == made
 
 
-EDITS = list(product(Origin, [True, False], [True, False]))
-
-
-@pytest.mark.parametrize(("origin", "since", "same_picture"), EDITS)
-def test_only_a_person_s_edit_of_this_picture_since_the_agent_began_is_kept(
-    origin: Origin, since: bool, same_picture: bool
-) -> None:
+@pytest.mark.parametrize(("origin", "same_picture"), list(product(Origin, [True, False])))
+def test_only_a_person_s_words_on_this_very_picture_are_kept(origin: Origin, same_picture: bool) -> None:
     done = work()
     picture = done.meme.picture.sha256 if same_picture else OTHER_PICTURE
     present = context_of(done.meme, Description(title="mine"), origin=origin, picture=picture, revision=5)
-    made = description(done.meme, base_revision=4 if since else 5)
+    made = description(done.meme)
     after = done.settle(Succeeded(made), evolve(done.locked, context=present))
-    kept = origin is Origin.PERSON and since and same_picture
+    kept = origin is Origin.PERSON and same_picture
     assert after.product == (None if kept else made)
     assert after.task.status is TaskStatus.SUCCEEDED, "the stage is done either way"
 
@@ -272,8 +268,16 @@ def test_only_a_person_s_edit_of_this_picture_since_the_agent_began_is_kept(
 def test_the_first_description_is_written_where_there_was_none(bare: bool) -> None:
     done = work()
     present = None if bare else evolve(context_of(done.meme, revision=2), provenance=None)
-    made = description(done.meme, base_revision=0)
+    made = description(done.meme)
     assert done.settle(Succeeded(made), evolve(done.locked, context=present)).product == made
+
+
+@pytest.mark.parametrize("status", [AttemptStatus.PREPARED, AttemptStatus.GRANT_COMMITTED])
+def test_a_call_that_is_not_needed_any_more_ends_the_task_well_and_gives_its_grant_back(status: AttemptStatus) -> None:
+    after = work(status=status).settle(AlreadyValid(TROUBLE))
+    assert (after.task.status, after.product, after.grant) == (TaskStatus.SUCCEEDED, None, GrantFate.RELEASE)
+    assert after.attempt is not None
+    assert (after.attempt.status, after.attempt.error) == (AttemptStatus.FAILED, TROUBLE)
 
 
 @pytest.mark.parametrize("failures", range(POLICY.max_attempts))

@@ -1,0 +1,46 @@
+"""Ask the host's policy. Whatever an adapter does, the answer is a value, and a bad one denies: it fails closed."""
+
+import logging
+
+from imgproc_domain.policy import Decision, DenialReason, Denied, Granted, Operation, OperationRequest
+from imgproc_domain.ports.policy import OperationPolicy
+from imgproc_domain.scope import Scope
+
+log = logging.getLogger(__name__)
+
+
+async def acquire(policy: OperationPolicy, request: OperationRequest) -> Decision:
+    """As `OperationPolicy.acquire`, for adapters with bugs too."""
+    try:
+        return _parsed(await policy.acquire(request))
+    except Exception as error:
+        log.exception("the operation policy failed to acquire")
+        return _unavailable(error)
+
+
+async def commit(policy: OperationPolicy, request: OperationRequest, reservation: str) -> Decision:
+    """As `OperationPolicy.commit`, for adapters with bugs too."""
+    try:
+        return _parsed(await policy.commit(request, reservation))
+    except Exception as error:
+        log.exception("the operation policy failed to commit")
+        return _unavailable(error)
+
+
+async def release(policy: OperationPolicy, scope: Scope, operation: Operation, key: str) -> bool:
+    """As `OperationPolicy.release`, for adapters with bugs too: they are asked again later."""
+    try:
+        return await policy.release(scope, operation, key) is True
+    except Exception:
+        log.exception("the operation policy failed to release")
+        return False
+
+
+def _parsed(answer: object) -> Decision:
+    if isinstance(answer, Granted | Denied):
+        return answer
+    return Denied(DenialReason.UNAVAILABLE, "the operation policy gave an answer that means nothing")
+
+
+def _unavailable(error: Exception) -> Denied:
+    return Denied(DenialReason.UNAVAILABLE, f"the operation policy raised {type(error).__name__}")
