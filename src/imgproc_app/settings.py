@@ -53,7 +53,7 @@ class Settings:
     lease_seconds: float = field(default=30.0, validator=validators.ge(1))
     poll_seconds: float = field(default=1.0, validator=validators.gt(0))
     shutdown_seconds: float = field(default=20.0, validator=validators.ge(0))
-    agent_seconds: float = field(default=60.0, validator=validators.ge(1))
+    agent_seconds: float = field(default=30.0, validator=validators.ge(1))
     """How long one call of the local agent may take. A killed worker's place in the lane is free again after it."""
     max_attempts: int = field(default=5, validator=validators.ge(1))
     max_lease_losses: int = field(default=3, validator=validators.ge(1))
