@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -23,6 +24,7 @@ from imgproc_adapters.postgres.spaces import register_spaces
 from imgproc_adapters.text.encoders import TEXT_MODELS
 from imgproc_app.container import Container
 from imgproc_app.keeper import keep_running
+from imgproc_app.policies import named_policy
 from imgproc_app.settings import Settings
 from imgproc_domain.errors import ImgprocError, InvalidValue
 from imgproc_domain.ports.claims import Dispatch
@@ -30,7 +32,7 @@ from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
 from imgproc_domain.ports.policy import OperationPolicy
 from imgproc_domain.scope import Scope, parse_scope
 from imgproc_domain.stage import Lane
-from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.deployment import Deployment, decided_again
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +51,12 @@ class DataDirUnusable(ImgprocError):
 
 @frozen
 class Parts:
-    """What a host brings. Models that are left out are the local ones; a policy that is left out denies everything."""
+    """What a host brings. Models that are left out are the local ones; a policy that is left out denies everything.
 
-    policy: OperationPolicy = field(factory=UnavailablePolicy)
+    A ``policy`` of None is the one that the settings name: that is for commands, whose operator is the host.
+    """
+
+    policy: OperationPolicy | None = field(factory=UnavailablePolicy)
     decoder: Decoder | None = None
     visual: VisualModel | None = None
     agent: Agent | None = None
@@ -100,7 +105,7 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         DatabaseUnavailable: the database given by DSN does not answer.
         SchemaOutdated: its schema is not this version's.
         DataDirUnusable: the data directory cannot be made.
-        InvalidValue: the DSN is no connection string, or a model's space has another dimension than before.
+        InvalidValue: the DSN is no connection string, the policy's URL is none, or a model's space has another dimension than before.
     """
     async with AsyncExitStack() as stack:
         make_private(settings.data_dir)
@@ -110,7 +115,8 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         stack.push_async_callback(engine.dispose)
         models = LocalModels.create(model_setup(settings))
         stack.push_async_callback(models.close)
-        container = _wire(settings, parts, dsn, engine, models)
+        policy = parts.policy or await stack.enter_async_context(named_policy(settings, engine))
+        container = _wire(settings, evolve(parts, policy=policy), dsn, engine, models)
         deployment: Deployment = container.deployment()
         await register_spaces(engine, [deployment.visual.space, deployment.text.space])
         yield Runtime(settings, dsn, engine, deployment, container.dispatch(), models, container, server)
@@ -122,8 +128,12 @@ async def working(runtime: Runtime) -> AsyncIterator[None]:
 
     The image worker owns the three image task types, the task worker every other one.
     """
-    async with runtime.deployment.uow.begin(runtime.scope) as tx:
-        await tx.slots.resize(Lane.AGENT, runtime.settings.agent_lane)
+
+    async def resize() -> None:
+        async with runtime.deployment.uow.begin(runtime.scope) as tx:
+            await tx.slots.resize(Lane.AGENT, runtime.settings.agent_lane)
+
+    await decided_again(resize)
     async with AsyncExitStack() as stack:
         for worker in (runtime.container.image_worker(), runtime.container.task_worker()):
             await worker.start()
@@ -148,7 +158,15 @@ def make_private(directory: Path) -> None:
             directory.mkdir(parents=True, exist_ok=True)
             directory.chmod(0o700)
     except OSError as error:
-        raise DataDirUnusable(f"cannot make the data directory {directory}: {error.strerror}") from error
+        there = existing(directory)
+        reason = f"{error.strerror}" if there.is_dir() else f"{there} is a file"
+        raise DataDirUnusable(f"cannot make the data directory {directory}: {reason}") from error
+
+
+def existing(path: Path) -> Path:
+    """Return ``path``, or the nearest of the directories it would lie in that exists and may be looked at."""
+    # unlike Path.exists, os.path.exists is false for what may not be looked at
+    return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))  # noqa: PTH110 - see above
 
 
 def check_dsn(dsn: str) -> None:

@@ -195,7 +195,7 @@ def _apply(
         case Nothing():
             plan.put(job, evolve(job, due_at=None), now)
         case AwaitTask():
-            plan.put(job, jobs.postpone(job, now + deployment.limits.look_again), now)
+            plan.put(job, jobs.postpone(job, deployment.limits.next_look(job.updated_at, now)), now)
         case OpenStage(stage, reused):
             _open(plan, deployment, job, jobs.reuse(job, reused), stage, permit, now)
         case Finish(reused):
@@ -231,7 +231,7 @@ def _open(
         return
     match permit.permission if permit else None:
         case None:
-            until = now + deployment.limits.look_again if permit else now
+            until = deployment.limits.next_look(job.updated_at, now) if permit else now
             plan.put(before, jobs.postpone(job, until), now)
             if permit is None:
                 plan.topics.add(Topic.JOBS)

@@ -11,6 +11,7 @@ from imgproc_domain.attempt import Attempt, AttemptStatus, Begin, Continue, Give
 from imgproc_domain.claim import Claim
 from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
+from imgproc_domain.errors import Conflict
 from imgproc_domain.events import TaskClaimed
 from imgproc_domain.ids import AttemptId, JobId, MemeId, Sha256, WorkerId
 from imgproc_domain.job import Job
@@ -29,7 +30,9 @@ class Execution:
     """One claimed task, ready to run: what it works on, as read in the claiming transaction.
 
     ``outcome`` is set where the claim itself decided: the task is settled without running. ``look_up`` asks the
-    provider for the attempt's result instead of starting a call. Maintenance tasks have neither attempt nor meme.
+    provider for the attempt's result instead of starting a call. ``begun`` is the event loop's time before
+    ``external_started`` was persisted, from which the hard deadline counts. Maintenance tasks have neither attempt nor
+    meme.
     """
 
     task: Task
@@ -38,6 +41,7 @@ class Execution:
     context: Context | None = None
     outcome: Outcome | None = None
     look_up: bool = False
+    begun: float | None = None
 
     @property
     def claim(self) -> Claim:
@@ -97,7 +101,8 @@ async def _bind(tx: Transaction, deployment: Deployment, tasks: Sequence[Task]) 
         for task in tasks
     ]
     written = await tx.attempts.save(changed) if changed else ()
-    assert len(written) == len(changed), "attempts are guarded by their task's lock"
+    if len(written) != len(changed):
+        raise Conflict("an attempt was moved by somebody else although its task was just claimed")
     if fresh:
         await tx.attempts.add(fresh)
     return executions

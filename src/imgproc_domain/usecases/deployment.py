@@ -1,7 +1,7 @@
 """Everything a use case needs, handed over as one value."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TypeVar
 
@@ -32,9 +32,15 @@ class Limits:
     lease: timedelta = timedelta(seconds=30)
     job_lease: timedelta = timedelta(seconds=30)
     look_again: timedelta = timedelta(seconds=1)
+    look_again_at_most: timedelta = timedelta(minutes=1)
     upload_bytes: int = 40 * 1024 * 1024
     lanes: LaneLimits = Factory(LaneLimits)
     retry: RetryPolicy = Factory(RetryPolicy)
+
+    def next_look(self, waiting_since: datetime, now: datetime) -> datetime:
+        """Return when a job that waits for others is looked at again: the longer it waits, the less often."""
+        waited = now - waiting_since
+        return now + min(max(waited, self.look_again), self.look_again_at_most)
 
 
 @frozen

@@ -29,8 +29,13 @@ async def perform(deployment: Deployment, execution: Execution) -> Outcome:
     task_type = execution.task.task_type
     deadline = deployment.hard_deadline(task_type)
     replay = deployment.replay(task_type)
+    now = asyncio.get_running_loop().time()
+    begun = now if execution.begun is None else execution.begun
+    if now - begun > deployment.limits.lease.total_seconds():
+        # stopped for longer than its lease: somebody else may have taken over, and this call was certainly not made
+        return Retry(Diagnosis(ErrorCode.LEASE_LOST, "the worker stood still before it could make the call"))
     try:
-        async with asyncio.timeout(deadline.total_seconds()):
+        async with asyncio.timeout_at(begun + deadline.total_seconds()):
             return await _call(deployment, execution)
     except TimeoutError:
         code = ErrorCode.AGENT_TIMEOUT if task_type is TaskType.CONTEXT else FAILURE[task_type]

@@ -1,6 +1,8 @@
 """Ask the host's policy. Whatever an adapter does, the answer is a value, and a bad one denies: it fails closed."""
 
+import asyncio
 import logging
+from typing import Final
 
 from imgproc_domain.policy import Decision, DenialReason, Denied, Granted, Operation, OperationRequest
 from imgproc_domain.ports.policy import OperationPolicy
@@ -8,11 +10,27 @@ from imgproc_domain.scope import Scope
 
 log = logging.getLogger(__name__)
 
+PATIENCE: Final = 10.0
+"""Seconds after which a policy that does not answer counts as unavailable: well within a job's lease."""
+
+_NONSENSE: Final = Denied(DenialReason.UNAVAILABLE, "the operation policy gave an answer that means nothing")
+
+
+async def probe(policy: OperationPolicy, scope: Scope, operation: Operation) -> Denied | None:
+    """As `OperationPolicy.probe`, for adapters with bugs too."""
+    try:
+        answer: object = await policy.probe(scope, operation)
+    except Exception as error:
+        log.exception("the operation policy failed to probe")
+        return _unavailable(error)
+    return answer if answer is None or isinstance(answer, Denied) else _NONSENSE
+
 
 async def acquire(policy: OperationPolicy, request: OperationRequest) -> Decision:
     """As `OperationPolicy.acquire`, for adapters with bugs too."""
     try:
-        return _parsed(await policy.acquire(request))
+        async with asyncio.timeout(PATIENCE):
+            return _parsed(await policy.acquire(request))
     except Exception as error:
         log.exception("the operation policy failed to acquire")
         return _unavailable(error)
@@ -21,7 +39,8 @@ async def acquire(policy: OperationPolicy, request: OperationRequest) -> Decisio
 async def commit(policy: OperationPolicy, request: OperationRequest, reservation: str) -> Decision:
     """As `OperationPolicy.commit`, for adapters with bugs too."""
     try:
-        return _parsed(await policy.commit(request, reservation))
+        async with asyncio.timeout(PATIENCE):
+            return _parsed(await policy.commit(request, reservation))
     except Exception as error:
         log.exception("the operation policy failed to commit")
         return _unavailable(error)
@@ -30,7 +49,8 @@ async def commit(policy: OperationPolicy, request: OperationRequest, reservation
 async def release(policy: OperationPolicy, scope: Scope, operation: Operation, key: str) -> bool:
     """As `OperationPolicy.release`, for adapters with bugs too: they are asked again later."""
     try:
-        return await policy.release(scope, operation, key) is True
+        async with asyncio.timeout(PATIENCE):
+            return await policy.release(scope, operation, key) is True
     except Exception:
         log.exception("the operation policy failed to release")
         return False
@@ -39,7 +59,7 @@ async def release(policy: OperationPolicy, scope: Scope, operation: Operation, k
 def _parsed(answer: object) -> Decision:
     if isinstance(answer, Granted | Denied):
         return answer
-    return Denied(DenialReason.UNAVAILABLE, "the operation policy gave an answer that means nothing")
+    return _NONSENSE
 
 
 def _unavailable(error: Exception) -> Denied:

@@ -1,8 +1,10 @@
 """Reconcile due jobs: claim, ask the policy outside any transaction, then decide again under the locks."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
+from imgproc_domain.errors import Conflict, DatabaseUnavailable
 from imgproc_domain.ids import JobId, WorkerId
 from imgproc_domain.job import Job
 from imgproc_domain.ports.claims import Dispatch
@@ -13,6 +15,8 @@ from imgproc_domain.usecases.advance import Permit, Plan, advance, agent_request
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.permission import acquire
 
+log = logging.getLogger(__name__)
+
 
 async def reconcile_due(deployment: Deployment, dispatch: Dispatch, scope: Scope, owner: WorkerId, limit: int) -> int:
     """Reconcile up to ``limit`` due jobs of a scope and return how many were claimed."""
@@ -20,7 +24,19 @@ async def reconcile_due(deployment: Deployment, dispatch: Dispatch, scope: Scope
     if not claimed:
         return 0
     permits = await _permits(deployment, dispatch, asking)
+    try:
+        await _decide(deployment, scope, claimed, permits)
+    except (DatabaseUnavailable, Conflict):
+        raise
+    except Exception:
+        log.exception("a batch of %d jobs failed; they are reconciled one by one", len(claimed))
+        await _apart(deployment, scope, claimed, permits)
+    return len(claimed)
 
+
+async def _decide(
+    deployment: Deployment, scope: Scope, claimed: Sequence[Job], permits: Mapping[JobId, Permit]
+) -> None:
     async def once() -> Plan:
         async with deployment.uow.begin(scope) as tx:
             memes = await tx.memes.lock({job.meme_id for job in claimed})
@@ -31,7 +47,17 @@ async def reconcile_due(deployment: Deployment, dispatch: Dispatch, scope: Scope
 
     for event in (await decided_again(once)).events:
         deployment.observer.note(event)
-    return len(claimed)
+
+
+async def _apart(deployment: Deployment, scope: Scope, claimed: Sequence[Job], permits: Mapping[JobId, Permit]) -> None:
+    """After a bug in the batch, let it harm no job but its own (I12); that one stays due until its lease runs out."""
+    for job in claimed:
+        try:
+            await _decide(deployment, scope, [job], permits)
+        except (DatabaseUnavailable, Conflict):
+            raise
+        except Exception:
+            log.exception("job %s cannot be reconciled", job.job_id)
 
 
 async def _claim(

@@ -11,6 +11,7 @@ from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.claim import Claim
 from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import ErrorCode
+from imgproc_domain.errors import Conflict
 from imgproc_domain.events import Event, TaskSettled, WriteBackFenced
 from imgproc_domain.grant import GrantStatus
 from imgproc_domain.ids import MemeId, TaskId
@@ -122,7 +123,8 @@ async def apply(tx: Transaction, deployment: Deployment, batch: Batch, now: date
     moved = [(before, after) for before, after in changed if before is not after.status]
     if moved:
         written = await tx.attempts.save(moved)
-        assert len(written) == len(moved), "attempts are guarded by their task's lock"
+        if len(written) != len(moved):
+            raise Conflict("an attempt was moved by somebody else although its task is locked")
     if batch.settled:
         await tx.claims.save([s.task for s in batch.settled])
     plan = Plan()

@@ -110,10 +110,11 @@ async def _persist_grants(deployment: Deployment, scope: Scope, executions: Sequ
 
 async def _start_external(deployment: Deployment, scope: Scope, executions: Sequence[Execution]) -> list[Execution]:
     """Persist ``external_started`` for claims that are current and, in the agent lane, still hold their slot."""
+    begun = asyncio.get_running_loop().time()
     async with deployment.uow.begin(scope) as tx:
         current = await _current(tx, deployment, executions)
         now = await tx.now()
-        return await _save(
+        started = await _save(
             tx,
             current,
             [
@@ -121,6 +122,7 @@ async def _start_external(deployment: Deployment, scope: Scope, executions: Sequ
                 for e in current
             ],
         )
+    return [evolve(execution, begun=begun) for execution in started]
 
 
 async def _current(tx: Transaction, deployment: Deployment, executions: Sequence[Execution]) -> list[Execution]:

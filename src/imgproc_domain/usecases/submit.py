@@ -52,8 +52,8 @@ async def submit_locked(
     closing = [v.closes.job_id for v in verdicts.values() if isinstance(v, NewRevision) and v.closes]
     locked = await tx.jobs.lock(closing) if closing else {}
     plan = Plan()
-    for submission in submissions:
-        verdict = verdicts.get(submission.meme_id)
+    for meme_id, submission in {s.meme_id: s for s in reversed(submissions)}.items():
+        verdict = verdicts.get(meme_id)
         if isinstance(verdict, NewRevision):
             _open(plan, deployment, submission, memes[submission.meme_id], verdict, locked, now)
     fresh = [plan.jobs[job_id] for job_id in plan.fresh]
@@ -111,7 +111,12 @@ def _answer(submission: Submission, verdict: Verdict | None, opened: Mapping[Mem
         case Reuse(job):
             return Submitted(job, created=False)
         case Conflict(job):
-            message = f"an active job of this picture runs under reverse_image_policy '{job.reverse_image_policy}'"
-            return GenerationPolicyConflict(message, job_id=str(job.job_id))
+            return _conflict(job)
         case NewRevision():
-            return Submitted(opened[submission.meme_id], created=True)
+            job = opened[submission.meme_id]
+            return Submitted(job, created=True) if job.reverse_image_policy is submission.policy else _conflict(job)
+
+
+def _conflict(job: Job) -> GenerationPolicyConflict:
+    message = f"an active job of this picture runs under reverse_image_policy '{job.reverse_image_policy}'"
+    return GenerationPolicyConflict(message, job_id=str(job.job_id))
