@@ -38,14 +38,17 @@ create() {
   "$python" -m venv .venv
 }
 
+# somebody who watches sees what is being fetched and how far it is; a log stays short
 install() {
+  quiet=--quiet
+  if [ -t 2 ]; then quiet=; fi
   if command -v uv >/dev/null 2>&1; then
-    uv pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock
+    uv pip sync $quiet --python .venv/bin/python --require-hashes requirements.lock
     uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
   else
     .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip >/dev/null
     pip='.venv/bin/python -m pip --disable-pip-version-check'
-    $pip install --quiet --require-hashes --no-deps -r requirements.lock
+    $pip install $quiet --require-hashes --no-deps -r requirements.lock >&2
     $pip install --quiet --no-deps --no-build-isolation --editable .
   fi
 }

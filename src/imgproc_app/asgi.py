@@ -69,7 +69,10 @@ async def serving(runtime: Runtime, bound: socket.socket) -> AsyncIterator[Servi
     """
     readiness = Readiness(runtime)
     try:
-        app = create_app(runtime.deployment, FixedScope(runtime.scope), readiness)
+        hosts = [
+            name.strip() for name in f"{runtime.settings.hosts},{runtime.settings.host}".split(",") if name.strip()
+        ]
+        app = create_app(runtime.deployment, FixedScope(runtime.scope), readiness, hosts=hosts)
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_DRAIN_SECONDS)
         server = _Server(config)
         ended = asyncio.create_task(server.serve(sockets=[bound]), name="imgproc-http")

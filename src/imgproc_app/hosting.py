@@ -55,7 +55,8 @@ async def build(
     """Open imgproc for the length of the block; ``path`` is where the host mounts the router.
 
     What decides about tenants and permissions fails closed where it is left out: without a resolver every request is
-    refused, without a policy every agent stage is blocked. Models that are left out are the local ones.
+    refused, without a policy every upload, deletion and agent stage is denied. Models that are left out are the
+    local ones.
 
     Raises:
         as `lifecycle.open_runtime`.

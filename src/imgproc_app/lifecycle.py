@@ -105,7 +105,8 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         DatabaseUnavailable: the database given by DSN does not answer.
         SchemaOutdated: its schema is not this version's.
         DataDirUnusable: the data directory cannot be made.
-        InvalidValue: the DSN is no connection string, the policy's URL is none, or a model's space has another dimension than before.
+        InvalidValue: the DSN is no connection string, the policy's URL is none, or a model's space has another
+            dimension than before.
     """
     async with AsyncExitStack() as stack:
         make_private(settings.data_dir)

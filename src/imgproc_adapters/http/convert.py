@@ -8,7 +8,7 @@ from litestar import Request
 
 from imgproc_adapters.http import wire
 from imgproc_adapters.http.errors import problem_of
-from imgproc_adapters.http.identifiers import write_cursor
+from imgproc_adapters.http.identifiers import PageOf, write_cursor
 from imgproc_domain.context import Context, ContextStatus, Reference
 from imgproc_domain.diagnosis import Diagnosis
 from imgproc_domain.errors import ImgprocError
@@ -102,7 +102,9 @@ def image(view: ImageView, links: Links) -> wire.ImageSummary:
 
 
 def image_page(page: ImagePage, links: Links) -> wire.ImagePage:
-    return wire.ImagePage(items=[image(view, links) for view in page.images], next_cursor=write_cursor(page.after))
+    return wire.ImagePage(
+        items=[image(view, links) for view in page.images], next_cursor=write_cursor(PageOf.IMAGES, page.after)
+    )
 
 
 def image_detail(view: ImageView, links: Links) -> wire.ImageDetail:
@@ -209,7 +211,7 @@ def _job_message(found: Job) -> str:
 
 
 def job_page(page: JobViewPage) -> wire.JobPage:
-    return wire.JobPage(items=[job(view) for view in page.jobs], next_cursor=write_cursor(page.after))
+    return wire.JobPage(items=[job(view) for view in page.jobs], next_cursor=write_cursor(PageOf.JOBS, page.after))
 
 
 def task(view: TaskView) -> wire.TaskBody:
@@ -247,7 +249,7 @@ def _task_message(found: Task) -> str:
 
 
 def task_page(page: TaskViewPage) -> wire.TaskPage:
-    return wire.TaskPage(items=[task(view) for view in page.tasks], next_cursor=write_cursor(page.after))
+    return wire.TaskPage(items=[task(view) for view in page.tasks], next_cursor=write_cursor(PageOf.TASKS, page.after))
 
 
 def search_result(hit: Hit, view: ImageView, links: Links) -> wire.SearchResult:

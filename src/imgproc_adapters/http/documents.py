@@ -1,7 +1,7 @@
 """How handlers describe themselves in the OpenAPI document."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from litestar.openapi.spec import (
     OpenAPIResponse,
     OpenAPIType,
     Operation,
+    Reference,
     RequestBody,
     Schema,
 )
@@ -32,23 +33,26 @@ TaskIdPath = Annotated[str, PathParameter(description="The task's id.", schema_e
 Cursor = Annotated[str | None, QueryParameter(description="The `next_cursor` of the page before.")]
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="How many items a page has.")]
 
+READ: Final = (HttpMethod.GET, HttpMethod.HEAD)
+"""The methods of a handler that only reads: whoever may ask for a body may ask for its headers."""
+
 _PROBLEMS: Final = {problem.code: problem for problem in map(problem_of, ERRORS) if problem}
 _ALWAYS: Final = ("unauthenticated", "database_unavailable")
 
 
 def answers(
-    answered: Mapping[int, tuple[type[Any], Any]], errors: Sequence[str] = (), *, public: bool = False
+    answered: Mapping[int, tuple[type[Any], Any, str]], errors: Sequence[str] = (), *, public: bool = False
 ) -> dict[int, ResponseSpec]:
-    """Return the responses of an operation: classes with an example by status, and errors by their identifiers."""
-    found = {status: _answer(kind, example) for status, (kind, example) in answered.items()}
+    """Return the responses of an operation: a class, an example and a description by status; errors by their ids."""
+    found = {status: _answer(*answer) for status, answer in answered.items()}
     by_status: dict[int, list[str]] = {}
-    for code in (*errors, *(() if public else _ALWAYS)):
+    for code in dict.fromkeys((*errors, "unknown_field", *(() if public else _ALWAYS))):
         by_status.setdefault(_PROBLEMS[code].status, []).append(code)
     return found | {status: _error(codes) for status, codes in by_status.items()}
 
 
-def _answer(kind: type[Any], example: Any) -> ResponseSpec:
-    return ResponseSpec(kind, description="As asked for", generate_examples=False, examples=shown(example))
+def _answer(kind: type[Any], example: Any, description: str) -> ResponseSpec:
+    return ResponseSpec(kind, description=description, generate_examples=False, examples=shown(example))
 
 
 def shown(example: Any) -> list[Example]:
@@ -62,23 +66,32 @@ def _error(codes: Sequence[str]) -> ResponseSpec:
     return ResponseSpec(ErrorBody, description=named, generate_examples=False, examples=bodies)
 
 
+_HEAD: Final = "_head"
+
+
 def by_method(name: str) -> OperationIDCreator:
     """Return a creator of operation ids for a handler of GET and HEAD."""
 
     def create(_handler: HTTPRouteHandler, method: Any, _path: Any) -> str:
-        return f"{name}_head" if method == HttpMethod.HEAD else name
+        return f"{name}{_HEAD}" if method == HttpMethod.HEAD else name
 
     return create
 
 
 @dataclass
 class ApiOperation(Operation):
-    """Leaves out the 400 that Litestar adds by itself: it has neither our status nor our shape."""
+    """Leaves out the 400 that Litestar adds by itself, which has not our shape, and every body of a HEAD."""
 
     def __post_init__(self) -> None:
         added = (self.responses or {}).get("400")
         if isinstance(added, OpenAPIResponse) and _is_inline(added):
             self.responses = {status: found for status, found in (self.responses or {}).items() if status != "400"}
+        if (self.operation_id or "").endswith(_HEAD):
+            self.responses = {status: _bodiless(found) for status, found in (self.responses or {}).items()}
+
+
+def _bodiless(response: OpenAPIResponse | Reference) -> OpenAPIResponse | Reference:
+    return replace(response, content=None) if isinstance(response, OpenAPIResponse) else response
 
 
 def _is_inline(response: OpenAPIResponse) -> bool:
@@ -115,9 +128,9 @@ class UploadOperation(ApiOperation):
         self.request_body = RequestBody(content={"multipart/form-data": OpenAPIMediaType(schema=form)}, required=True)
 
 
-def binary(media_type: str) -> ResponseSpec:
+def binary(media_type: str, description: str) -> ResponseSpec:
     """Return the description of a body of bytes."""
-    return ResponseSpec(bytes, description="The bytes", media_type=media_type, generate_examples=False)
+    return ResponseSpec(bytes, description=description, media_type=media_type, generate_examples=False)
 
 
 def bare(description: str) -> ResponseSpec:

@@ -3,7 +3,7 @@
 import logging
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
@@ -11,13 +11,17 @@ from uuid import UUID
 
 from attrs import frozen
 from litestar import Request, Response
+from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
+from imgproc_adapters.http.refusals import Place, parameter_refused, refused
 from imgproc_domain import errors as domain
 from imgproc_domain.policy import DenialReason
 
 _log = logging.getLogger(__name__)
+
+_NAME_LENGTH: Final = 100
 
 
 class HttpError(domain.ImgprocError):
@@ -29,9 +33,17 @@ class HttpError(domain.ImgprocError):
 
 
 class UnknownField(HttpError):
-    """A body carries a field that this operation does not have; scopes, paths, states and grants are never fields."""
+    """A body or a query carries a field that this operation does not have; scopes, states and grants never are one."""
 
     code = "unknown_field"
+
+    @classmethod
+    def named(cls, place: Place, names: Iterable[str], known: Iterable[str]) -> "UnknownField":
+        """Return the error of fields at one place, beside the ones that the operation knows there."""
+        unknown = sorted(name[:_NAME_LENGTH] for name in names)
+        has = ", ".join(known) or "none"
+        message = f"unknown field in the {place}: {', '.join(unknown)} (this operation has: {has})"
+        return cls(message, **{"in": place, "fields": unknown})
 
 
 class UnsupportedBody(HttpError):
@@ -56,6 +68,38 @@ class Unauthenticated(HttpError):
     """The request does not say, or cannot prove, on whose behalf it comes."""
 
     code = "unauthenticated"
+
+
+class CrossSiteRequest(HttpError):
+    """A page of another site made a browser send a request that may change something."""
+
+    code = "cross_site_request"
+
+
+class UnknownHost(HttpError):
+    """The Host header names none of the hosts that the service answers for."""
+
+    code = "unknown_host"
+
+
+class NothingHere(HttpError):
+    """There is no such path."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(HttpError):
+    """The path does not answer this method."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__("this path does not answer this method")
+        self.allowed = allowed
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Allow": self.allowed}
 
 
 class RangeNotSatisfiable(HttpError):
@@ -90,6 +134,10 @@ STATUS: Final[Mapping[type[domain.ImgprocError], int]] = {
     UnknownField: 400,
     ClientGone: 400,
     Unauthenticated: 401,
+    CrossSiteRequest: 403,
+    UnknownHost: 403,
+    NothingHere: 404,
+    MethodNotAllowed: 405,
     domain.MemeNotFound: 404,
     domain.TaskNotFound: 404,
     domain.GenerationPolicyConflict: 409,
@@ -170,6 +218,8 @@ def _value(value: object) -> object:
             return str(value)
         case Mapping():
             return {str(name): _value(item) for name, item in value.items()}
+        case None:
+            return None
         case list() | tuple():
             return [_value(item) for item in value]
         case bool() | int() | float() | str():
@@ -207,20 +257,26 @@ def _domain(request: Request[Any, Any, Any], error: domain.ImgprocError) -> Resp
     return _respond(problem, headers)
 
 
-def _invalid(_: Request[Any, Any, Any], error: ValidationException) -> Response[dict[str, object]]:
+def _invalid(request: Request[Any, Any, Any], error: ValidationException) -> Response[dict[str, object]]:
+    parameters = request.route_handler.parsed_fn_signature.parameters
     extra = error.extra if isinstance(error.extra, list) else []
-    fields = {str(item["key"]): str(item["message"]) for item in extra if "key" in item}
-    names = ", ".join(sorted(fields))
-    message = f"these parameters are not valid: {names}" if names else "the request is not valid"
-    return _respond(Problem(422, "validation_error", message, {"fields": fields} if fields else {}))
+    names = dict.fromkeys(str(item.get("key", "")).partition(".")[0] for item in extra)
+    found = [parameter_refused(parameters[name]) for name in names if name in parameters]
+    return _domain(request, refused(*found) if found else domain.InvalidValue("the request is not valid"))
 
 
 def _framework(request: Request[Any, Any, Any], error: HTTPException) -> Response[dict[str, object]]:
+    if error.status_code == _METHOD_NOT_ALLOWED and request.method not in _METHODS:
+        # the framework's Allow would name every method that a path answers with 405
+        return _respond(Problem(501, "method_not_implemented", "this server does not know this method", {}))
     code = _FRAMEWORK.get(error.status_code)
     if code is None:
         return _internal(request, error)
     return _respond(Problem(error.status_code, code, _FRAMEWORK_MESSAGE.get(code, error.detail), {}), error.headers)
 
+
+_METHOD_NOT_ALLOWED: Final = 405
+_METHODS: Final = frozenset(method.value for method in HttpMethod)
 
 _FRAMEWORK_MESSAGE: Final = {
     "not_found": "there is nothing at this path",

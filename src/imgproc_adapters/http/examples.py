@@ -16,12 +16,14 @@ from imgproc_adapters.http.errors import (
     UnknownField,
     UnsupportedBody,
 )
+from imgproc_adapters.http.identifiers import PageOf, write_cursor
+from imgproc_adapters.http.refusals import Refusal, refused
 from imgproc_domain import errors as domain
 
 _MEME: Final = UUID("01981f4e-7c00-7abc-8def-0123456789ab")
 _JOB: Final = UUID("01981f4e-7c05-7abc-8def-0123456789ab")
 _TASK: Final = UUID("01981f4e-7c07-7abc-8def-0123456789ab")
-_CURSOR: Final = "AZgfTnwAerydDwEjRWeJqw"
+_CURSOR: Final = write_cursor(PageOf.IMAGES, _MEME)
 _SHA256: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _THEN: Final = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
 _LATER: Final = datetime(2026, 3, 14, 9, 27, 10, tzinfo=UTC)
@@ -34,6 +36,9 @@ _CREATED: Final = wire.UploadItem(
 )
 
 UPLOADED: Final = wire.UploadResult([_CREATED])
+UPLOADED_AGAIN: Final = wire.UploadResult(
+    [wire.UploadItem(filename="cat.jpg", status="duplicate", meme_id=_MEME, job=_DONE)]
+)
 UPLOADED_IN_PART: Final = wire.UploadResult(
     [
         _CREATED,
@@ -156,7 +161,7 @@ READY: Final = wire.Health("ready")
 ERRORS: Final[tuple[domain.ImgprocError, ...]] = (
     domain.InvalidQuery("the query is blank"),
     domain.InvalidReverseImagePolicy("reverse_image_policy is 'forbid' or 'auto'"),
-    UnknownField("unknown field: scope_id", fields=["scope_id"]),
+    UnknownField.named("query", ["limt"], ["limit"]),
     Unauthenticated("the request carries no key"),
     domain.MemeNotFound("there is no such picture", meme_id=str(_MEME)),
     domain.TaskNotFound("there is no such job", job_id=str(_JOB)),
@@ -164,15 +169,18 @@ ERRORS: Final[tuple[domain.ImgprocError, ...]] = (
         "an active job of this picture runs under reverse_image_policy 'auto'", job_id=str(_JOB)
     ),
     domain.JobNotRetryable("a job that is running cannot be retried", status="running"),
-    PayloadTooLarge("the body is larger than 839909376 bytes", limit=839_909_376),
+    PayloadTooLarge("the body is larger than 801 MB", limit=839_909_376),
     TooManyFiles("one upload has at most 20 files", limit=20),
     UnsupportedBody("the body must be sent as multipart/form-data with a boundary"),
     RangeNotSatisfiable(48_213),
-    domain.InvalidValue("the cursor was not made by this service", field="cursor"),
+    refused(Refusal("query", "limit", "a whole number from 1 to 100")),
     domain.ImageCorrupt("the picture cannot be decoded to its end"),
     domain.CacheNotReady("no picture of this library can be found yet", total=12),
     domain.ModelNotConfigured("the text model's package is missing", code="embedding_not_configured"),
     domain.DatabaseUnavailable("the database does not answer"),
     NotReady("not ready: database", failing={"database": "does not answer"}),
     domain.InsufficientStorage("there is no room for the picture"),
+    domain.OperationDenied("operation_forbidden", "image.upload is not permitted"),
+    domain.OperationDenied("operation_limit_exceeded", "100 of 100 units of this day are used", _LATER),
+    domain.OperationDenied("operation_policy_unavailable", "the operation policy gave no usable answer"),
 )

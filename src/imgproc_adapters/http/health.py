@@ -1,10 +1,9 @@
 """Whether the process lives, and whether it can be of use."""
 
 from litestar import Response, route
-from litestar.enums import HttpMethod
 
 from imgproc_adapters.http import wire
-from imgproc_adapters.http.documents import ApiOperation, answers, by_method
+from imgproc_adapters.http.documents import READ, ApiOperation, answers, by_method
 from imgproc_adapters.http.errors import NotReady
 from imgproc_adapters.http.examples import LIVE, READY
 from imgproc_adapters.http.provided import Ready
@@ -15,13 +14,13 @@ _UNCACHED = {"Cache-Control": "no-store"}
 
 @route(
     "/health/live",
-    http_method=[HttpMethod.GET, HttpMethod.HEAD],
+    http_method=READ,
     operation_id=by_method("get_liveness"),
     operation_class=ApiOperation,
     summary="Does the process answer?",
     tags=["health"],
     opt={PUBLIC: True},
-    responses=answers({200: (wire.Health, LIVE)}, public=True),
+    responses=answers({200: (wire.Health, LIVE, "The process answers")}, public=True),
 )
 async def get_liveness() -> Response[wire.Health]:
     return Response(wire.Health("live"), headers=_UNCACHED)
@@ -29,14 +28,14 @@ async def get_liveness() -> Response[wire.Health]:
 
 @route(
     "/health/ready",
-    http_method=[HttpMethod.GET, HttpMethod.HEAD],
+    http_method=READ,
     operation_id=by_method("get_readiness"),
     operation_class=ApiOperation,
     summary="Can the service be of use?",
     description="503 `not_ready` names the checks that fail, with their reasons, in `details.failing`.",
     tags=["health"],
     opt={PUBLIC: True},
-    responses=answers({200: (wire.Health, READY)}, errors=("not_ready",), public=True),
+    responses=answers({200: (wire.Health, READY, "Every check is fine")}, errors=("not_ready",), public=True),
 )
 async def get_readiness(readiness: Ready) -> Response[wire.Health]:
     checks = await readiness()

@@ -2,13 +2,15 @@
 
 import base64
 import binascii
+from enum import Enum
 from typing import Final
 from uuid import UUID
 
+from imgproc_adapters.http.refusals import Refusal, refused
 from imgproc_domain.errors import InvalidValue, MemeNotFound, TaskNotFound
 from imgproc_domain.ids import JobId, MemeId, TaskId
 
-_CURSOR_LENGTH: Final = 22
+_CURSOR_LENGTH: Final = 23
 
 
 def parse_meme_id(raw: str) -> MemeId:
@@ -47,13 +49,21 @@ def _uuid(raw: str) -> UUID | None:
     return found if str(found) == raw.lower() else None
 
 
-def write_cursor(after: UUID | None) -> str | None:
-    """Return the opaque form of a page's end: 22 characters of base64url."""
-    return None if after is None else base64.urlsafe_b64encode(after.bytes).rstrip(b"=").decode()
+class PageOf(Enum):
+    """The list that a cursor belongs to; no list takes the cursor of another."""
+
+    IMAGES = b"i"
+    JOBS = b"j"
+    TASKS = b"t"
 
 
-def read_cursor(raw: str | None) -> UUID | None:
-    """Return the id in a cursor that `write_cursor` made.
+def write_cursor(of: PageOf, after: UUID | None) -> str | None:
+    """Return the opaque form of a page's end: 23 characters of base64url."""
+    return None if after is None else base64.urlsafe_b64encode(of.value + after.bytes).rstrip(b"=").decode()
+
+
+def read_cursor(of: PageOf, raw: str | None) -> UUID | None:
+    """Return the id in a cursor that `write_cursor` made for the same list.
 
     Raises:
         InvalidValue: for anything else.
@@ -61,10 +71,14 @@ def read_cursor(raw: str | None) -> UUID | None:
     if raw is None:
         return None
     try:
-        data = base64.urlsafe_b64decode(raw + "==") if len(raw) == _CURSOR_LENGTH else b""
-        found = UUID(bytes=data)
+        data = base64.urlsafe_b64decode(raw + "=") if len(raw) == _CURSOR_LENGTH else b""
+        found = UUID(bytes=data[1:])
     except (ValueError, binascii.Error) as error:
-        raise InvalidValue("the cursor was not made by this service", field="cursor") from error
-    if write_cursor(found) != raw:
-        raise InvalidValue("the cursor was not made by this service", field="cursor")
+        raise _no_cursor() from error
+    if write_cursor(of, found) != raw:
+        raise _no_cursor()
     return found
+
+
+def _no_cursor() -> InvalidValue:
+    return refused(Refusal("query", "cursor", "the next_cursor of a page of this list"))

@@ -2,14 +2,23 @@
 
 from typing import Annotated, Final
 
-from litestar import Response, get, post
+from litestar import Response, post, route
 from litestar.params import JSONBody, QueryParameter
 
 from imgproc_adapters.http import convert, wire
 from imgproc_adapters.http.bodies import StrictBody
-from imgproc_adapters.http.documents import ApiOperation, Cursor, Limit, MemeIdPath, OptionalBodyOperation, answers
+from imgproc_adapters.http.documents import (
+    READ,
+    ApiOperation,
+    Cursor,
+    Limit,
+    MemeIdPath,
+    OptionalBodyOperation,
+    answers,
+    by_method,
+)
 from imgproc_adapters.http.examples import IMAGE, IMAGES, PROCESSING
-from imgproc_adapters.http.identifiers import parse_meme_id, read_cursor
+from imgproc_adapters.http.identifiers import PageOf, parse_meme_id, read_cursor
 from imgproc_adapters.http.provided import Served
 from imgproc_adapters.http.scopes import Call
 from imgproc_domain.ids import MemeId
@@ -26,14 +35,17 @@ _DEFAULTS: Final = wire.ProcessingRequest()
 """What an empty body asks for."""
 
 
-@get(
+@route(
     "/images",
-    operation_id="list_images",
+    http_method=READ,
+    operation_id=by_method("list_images"),
     operation_class=ApiOperation,
     summary="List pictures",
     description="Newest first. Follow `next_cursor` until it is null.",
     tags=["images"],
-    responses=answers({200: (wire.ImagePage, IMAGES)}, errors=("validation_error",)),
+    responses=answers(
+        {200: (wire.ImagePage, IMAGES, "A page of pictures, newest first")}, errors=("validation_error",)
+    ),
 )
 async def list_pictures(
     deployment: Served,
@@ -43,18 +55,22 @@ async def list_pictures(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> wire.ImagePage:
-    found = read_cursor(cursor)
+    found = read_cursor(PageOf.IMAGES, cursor)
     page = await list_images(deployment, request.auth, MemeId(found) if found else None, limit, search, status)
     return convert.image_page(page, convert.Links.of(request))
 
 
-@get(
+@route(
     "/images/{meme_id:str}",
-    operation_id="get_image",
+    http_method=READ,
+    operation_id=by_method("get_image"),
     operation_class=ApiOperation,
     summary="One picture with its context",
     tags=["images"],
-    responses=answers({200: (wire.ImageDetail, IMAGE)}, errors=("meme_not_found",)),
+    responses=answers(
+        {200: (wire.ImageDetail, IMAGE, "The picture, its products, its newest job and its context")},
+        errors=("meme_not_found",),
+    ),
 )
 async def get_picture(deployment: Served, request: Call, meme_id: MemeIdPath) -> wire.ImageDetail:
     view = await get_image(deployment, request.auth, parse_meme_id(meme_id))
@@ -75,7 +91,7 @@ async def get_picture(deployment: Served, request: Call, meme_id: MemeIdPath) ->
     return_dto=None,
     status_code=202,
     responses=answers(
-        {202: (wire.ProcessingResult, PROCESSING)},
+        {202: (wire.ProcessingResult, PROCESSING, "The job that now stands for the picture, new or reused")},
         errors=(
             "invalid_reverse_image_policy",
             "unknown_field",

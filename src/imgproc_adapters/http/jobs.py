@@ -2,12 +2,13 @@
 
 from typing import Annotated, Final
 
-from litestar import get, post
+from litestar import post, route
 from litestar.params import JSONBody, QueryParameter
 
 from imgproc_adapters.http import convert, wire
 from imgproc_adapters.http.bodies import StrictBody
 from imgproc_adapters.http.documents import (
+    READ,
     ApiOperation,
     Cursor,
     JobIdPath,
@@ -15,9 +16,10 @@ from imgproc_adapters.http.documents import (
     OptionalBodyOperation,
     TaskIdPath,
     answers,
+    by_method,
 )
 from imgproc_adapters.http.examples import JOB, JOBS, TASK, TASKS
-from imgproc_adapters.http.identifiers import parse_job_id, parse_task_id, read_cursor
+from imgproc_adapters.http.identifiers import PageOf, parse_job_id, parse_task_id, read_cursor
 from imgproc_adapters.http.provided import Served
 from imgproc_adapters.http.scopes import Call
 from imgproc_domain.ids import JobId, TaskId
@@ -36,14 +38,15 @@ _SAME_AGAIN: Final = wire.RetryRequest()
 """What an empty body asks for."""
 
 
-@get(
+@route(
     "/images/processing",
-    operation_id="list_jobs",
+    http_method=READ,
+    operation_id=by_method("list_jobs"),
     operation_class=ApiOperation,
     summary="List jobs",
     description="Newest first, of one status or at one current stage where given.",
     tags=["processing"],
-    responses=answers({200: (wire.JobPage, JOBS)}, errors=("validation_error",)),
+    responses=answers({200: (wire.JobPage, JOBS, "A page of jobs, newest first")}, errors=("validation_error",)),
 )
 async def list_jobs(
     deployment: Served,
@@ -53,18 +56,21 @@ async def list_jobs(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> wire.JobPage:
-    found = read_cursor(cursor)
+    found = read_cursor(PageOf.JOBS, cursor)
     after = JobId(found) if found else None
     return convert.job_page(await views.list_jobs(deployment, request.auth, after, limit, status, stage))
 
 
-@get(
+@route(
     "/images/processing/{job_id:str}",
-    operation_id="get_job",
+    http_method=READ,
+    operation_id=by_method("get_job"),
     operation_class=ApiOperation,
     summary="One job with its stages",
     tags=["processing"],
-    responses=answers({200: (wire.JobBody, JOB)}, errors=("task_not_found",)),
+    responses=answers(
+        {200: (wire.JobBody, JOB, "The job, its stages and the last attempt of each")}, errors=("task_not_found",)
+    ),
 )
 async def get_job(deployment: Served, request: Call, job_id: JobIdPath) -> wire.JobBody:
     return convert.job(await views.get_job(deployment, request.auth, parse_job_id(job_id)))
@@ -84,7 +90,7 @@ async def get_job(deployment: Served, request: Call, job_id: JobIdPath) -> wire.
     return_dto=None,
     status_code=202,
     responses=answers(
-        {202: (wire.JobBody, JOB)},
+        {202: (wire.JobBody, JOB, "The job of the new revision")},
         errors=(
             "invalid_reverse_image_policy",
             "unknown_field",
@@ -106,14 +112,15 @@ async def retry(
     return convert.job(await views.get_job(deployment, request.auth, revision.job_id))
 
 
-@get(
+@route(
     "/tasks",
-    operation_id="list_tasks",
+    http_method=READ,
+    operation_id=by_method("list_tasks"),
     operation_class=ApiOperation,
     summary="List tasks",
     description="Newest first, of one type or status where given.",
     tags=["tasks"],
-    responses=answers({200: (wire.TaskPage, TASKS)}, errors=("validation_error",)),
+    responses=answers({200: (wire.TaskPage, TASKS, "A page of tasks, newest first")}, errors=("validation_error",)),
 )
 async def list_tasks(
     deployment: Served,
@@ -123,18 +130,19 @@ async def list_tasks(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> wire.TaskPage:
-    found = read_cursor(cursor)
+    found = read_cursor(PageOf.TASKS, cursor)
     after = TaskId(found) if found else None
     return convert.task_page(await views.list_tasks(deployment, request.auth, after, limit, type, status))
 
 
-@get(
+@route(
     "/tasks/{task_id:str}",
-    operation_id="get_task",
+    http_method=READ,
+    operation_id=by_method("get_task"),
     operation_class=ApiOperation,
     summary="One task",
     tags=["tasks"],
-    responses=answers({200: (wire.TaskBody, TASK)}, errors=("task_not_found",)),
+    responses=answers({200: (wire.TaskBody, TASK, "The task and its last attempt")}, errors=("task_not_found",)),
 )
 async def get_task(deployment: Served, request: Call, task_id: TaskIdPath) -> wire.TaskBody:
     return convert.task(await views.get_task(deployment, request.auth, parse_task_id(task_id)))

@@ -17,3 +17,11 @@ class HttpLimits:
     def upload_bytes(self, one_file: int) -> int:
         """Return how large a whole upload may be if one file has at most ``one_file`` bytes."""
         return self.files * one_file + self.overhead_bytes
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes as people say it: ``40 MB`` for 40 times 1024 times 1024."""
+    for unit, factor in (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024)):
+        if size >= factor:
+            return f"{size / factor:.4g} {unit}"
+    return f"{size} bytes"

@@ -14,7 +14,7 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Send
 
 from imgproc_adapters.http.convert import MEDIA_ROUTE
-from imgproc_adapters.http.documents import ApiOperation, MemeIdPath, answers, bare, binary, by_method
+from imgproc_adapters.http.documents import READ, ApiOperation, MemeIdPath, answers, bare, binary, by_method
 from imgproc_adapters.http.identifiers import parse_meme_id
 from imgproc_adapters.http.provided import Served, Small
 from imgproc_adapters.http.ranges import Span, matches, parse_range
@@ -94,7 +94,7 @@ def _span(request: Call, etag: str, size: int) -> Span | None:
 
 @route(
     "/media/{meme_id:str}",
-    http_method=[HttpMethod.GET, HttpMethod.HEAD],
+    http_method=READ,
     name=MEDIA_ROUTE,
     operation_id=by_method("get_media"),
     operation_class=ApiOperation,
@@ -102,7 +102,11 @@ def _span(request: Call, etag: str, size: int) -> Span | None:
     description="The stored bytes, with the type that the decoder found. Takes `If-None-Match`, and one `Range`.",
     tags=["media"],
     responses=answers({}, errors=("meme_not_found", "range_not_satisfiable"))
-    | {200: binary("image/*"), 206: binary("image/*"), 304: bare("The client has these bytes")},
+    | {
+        200: binary("image/*", "The whole picture"),
+        206: binary("image/*", "The range of it that was asked for"),
+        304: bare("The client has these bytes"),
+    },
 )
 async def get_media(
     deployment: Served, request: Call, meme_id: MemeIdPath, if_none_match: IfNoneMatch = None
@@ -134,14 +138,14 @@ async def get_media(
 
 @route(
     "/media/{meme_id:str}/thumbnail",
-    http_method=[HttpMethod.GET, HttpMethod.HEAD],
+    http_method=READ,
     operation_id=by_method("get_thumbnail"),
     operation_class=ApiOperation,
     summary="A small copy",
     description="WebP, re-encoded and without metadata. Takes `If-None-Match`.",
     tags=["media"],
     responses=answers({}, errors=("meme_not_found", "image_corrupt"))
-    | {200: binary("image/webp"), 304: bare("The client has this thumbnail")},
+    | {200: binary("image/webp", "The thumbnail"), 304: bare("The client has this thumbnail")},
 )
 async def get_thumbnail(
     deployment: Served, thumbnails: Small, request: Call, meme_id: MemeIdPath, if_none_match: IfNoneMatch = None

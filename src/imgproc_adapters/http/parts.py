@@ -14,7 +14,8 @@ from multipart import (  # type: ignore[import-untyped] # the package ships no t
 )
 
 from imgproc_adapters.http.errors import ClientGone, PayloadTooLarge, UnsupportedBody
-from imgproc_domain.errors import InvalidValue
+from imgproc_adapters.http.limits import size_text
+from imgproc_adapters.http.refusals import Refusal, refused
 
 _FIELD_LIMIT: Final = 1024
 _EXHAUSTED: Final = object()
@@ -66,6 +67,7 @@ class Part:
         self.filename: str | None = segment.filename
         self._form = form
         self._complete = False
+        self._received = 0
 
     def __aiter__(self) -> "Part":
         return self
@@ -77,7 +79,14 @@ class Part:
         if event is None:
             self._complete = True
             raise StopAsyncIteration
-        return cast("bytes", event)
+        chunk = cast("bytes", event)
+        self._received += len(chunk)
+        return chunk
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the part was read to its end and had no bytes."""
+        return self._complete and not self._received
 
     async def skip(self) -> None:
         async for _ in self:
@@ -93,11 +102,11 @@ class Part:
         async for chunk in self:
             data += chunk
             if len(data) > _FIELD_LIMIT:
-                raise InvalidValue("a form field is too long", field=self.name)
+                raise refused(Refusal("body", self.name, f"text of at most {size_text(_FIELD_LIMIT)}"))
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise InvalidValue("a form field is not UTF-8", field=self.name) from error
+            raise refused(Refusal("body", self.name, "text in UTF-8")) from error
 
 
 class Form:
@@ -138,8 +147,8 @@ class Form:
         except ParserLimitReached as error:
             raise PayloadTooLarge("the form has too many parts, or a part with too long headers") from error
         except MultipartError as error:
-            raise InvalidValue("the body is not a complete multipart form") from error
+            raise refused(Refusal("body", None, "a complete multipart form")) from error
 
 
 def _too_large(limit: int) -> PayloadTooLarge:
-    return PayloadTooLarge(f"the body is larger than {limit} bytes", limit=limit)
+    return PayloadTooLarge(f"the body is larger than {size_text(limit)}", limit=limit)

@@ -1,34 +1,36 @@
 """The whole interface put together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
 from typing import Any, Final
 
 from litestar import Litestar, Router
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 from litestar.types import ControllerRouterHandler
 
 from imgproc_adapters.http.errors import HANDLERS
+from imgproc_adapters.http.fallbacks import other_methods, unknown_paths
 from imgproc_adapters.http.health import get_liveness, get_readiness
 from imgproc_adapters.http.images import get_picture, list_pictures, process_picture
 from imgproc_adapters.http.jobs import get_job, get_task, list_jobs, list_tasks, retry
 from imgproc_adapters.http.limits import HttpLimits
 from imgproc_adapters.http.media import get_media, get_thumbnail
+from imgproc_adapters.http.queries import check_query
 from imgproc_adapters.http.ready import Readiness
-from imgproc_adapters.http.scopes import ScopeResolver, guard_of
+from imgproc_adapters.http.scopes import FixedScope, ScopeResolver, guard_of
 from imgproc_adapters.http.search import get_availability, get_search_status, search
+from imgproc_adapters.http.sites import LOOPBACK, guard_of_site
 from imgproc_adapters.http.thumbnails import Thumbnails
 from imgproc_adapters.http.uploads import upload_images
 from imgproc_domain.usecases.deployment import Deployment
 
-API_VERSION: Final = "0.1"
-"""Of the contract, not of the package: it rises when a client has to change."""
-
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
-_HANDLERS: Final[tuple[ControllerRouterHandler, ...]] = (
+_HANDLERS: Final[tuple[HTTPRouteHandler, ...]] = (
     upload_images,
     list_pictures,
     get_picture,
@@ -58,13 +60,20 @@ def create_router(
 ) -> Router:
     """Return the routes below ``path``, for a host to mount in its own Litestar application.
 
-    Errors of these routes have our shape; unknown paths are the host's to answer.
+    Every error of these routes has our shape. So have, below a ``path`` other than ``/``, an unknown path (404) and,
+    below any, a known path with another method (405). What no router can answer is the host's, in the host's shape:
+    ``path`` itself, unknown paths if the router is mounted at ``/``, methods that no route can
+    have (PROPFIND), and whatever the host's middleware and guards refuse before a route is found.
+
+    Cross-site requests are not refused here, as they are by `create_app`: only the host knows which sites are its own.
     """
     within = limits or HttpLimits()
     thumbnails = Thumbnails(deployment.decoder, within.thumbnail_side, within.thumbnail_cache_bytes)
+    elsewhere = [unknown_paths(_HANDLERS)] if path.strip("/") else []
     return Router(
         path,
-        route_handlers=_HANDLERS,
+        route_handlers=[*other_methods(_HANDLERS), *_HANDLERS, *elsewhere],
+        before_request=check_query,
         guards=[guard_of(scope_resolver)],
         dependencies={
             "deployment": _always(deployment),
@@ -85,14 +94,23 @@ def create_app(
     lifespan: Sequence[Lifespan] = (),
     route_handlers: Sequence[ControllerRouterHandler] = (),
     limits: HttpLimits | None = None,
+    hosts: Collection[str] | None = None,
 ) -> Litestar:
     """Return an application of these routes, with its OpenAPI document at ``/schema/openapi.json``.
 
     ``route_handlers`` are mounted beside them. Logging is left as the caller has set it up.
+
+    A page of another site cannot make a browser change anything here: such requests are answered with 403
+    `cross_site_request`. ``hosts`` are the names, without ports, by which clients may call the service; a request for
+    another name is answered with 403 `unknown_host`. Addresses and ``localhost`` are always among them. If it is left
+    out, a `FixedScope`, which asks nobody for a key, answers only to those, and any other resolver to every name.
     """
+    open_to_all = isinstance(scope_resolver, FixedScope)
+    names = {*LOOPBACK, *(hosts or ())} if hosts is not None or open_to_all else None
     router = create_router(deployment, scope_resolver, readiness, limits=limits)
     return Litestar(
         route_handlers=[router, *route_handlers],
+        guards=[guard_of_site(names)],
         exception_handlers=HANDLERS,
         openapi_config=openapi_config(),
         lifespan=list(lifespan),
@@ -105,12 +123,15 @@ def openapi_config() -> OpenAPIConfig:
     """Return the head of the document. It is served as it is, not in a page that loads scripts from elsewhere."""
     return OpenAPIConfig(
         title="imgproc",
-        version=API_VERSION,
+        version=version("imgproc"),
         summary="Upload a picture, find it by describing what it means.",
         description=(
             'Every error has one shape: `{"error": identifier, "message": for a person, "details": {...}}`. '
             "Identifiers never change for the same cause. "
-            "An id of somebody else's is answered exactly as one that does not exist."
+            "An id of somebody else's is answered exactly as one that does not exist. "
+            "A query parameter that an operation does not have is refused with 400 `unknown_field`. "
+            "What a browser sends to change something for a page of another site is refused with 403 "
+            "`cross_site_request`, a Host header that names another service with 403 `unknown_host`."
         ),
         render_plugins=[JsonRenderPlugin(), YamlRenderPlugin()],
     )

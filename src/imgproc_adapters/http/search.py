@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from litestar import get, post
+from litestar import post, route
 from litestar.params import Body, QueryParameter
 
 from imgproc_adapters.http import convert, wire
 from imgproc_adapters.http.bodies import StrictBody
-from imgproc_adapters.http.documents import ApiOperation, answers, shown
+from imgproc_adapters.http.documents import READ, ApiOperation, answers, by_method, shown
 from imgproc_adapters.http.examples import AVAILABILITY, SEARCH, SEARCH_REQUEST, SEARCH_STATUS
 from imgproc_adapters.http.provided import Served
 from imgproc_adapters.http.scopes import Call
@@ -31,7 +31,7 @@ SearchBody = Annotated[wire.SearchRequest, Body(examples=shown(SEARCH_REQUEST))]
     return_dto=None,
     status_code=200,
     responses=answers(
-        {200: (wire.SearchAnswer, SEARCH)},
+        {200: (wire.SearchAnswer, SEARCH, "The pictures found, best first, and how many could have been")},
         errors=(
             "invalid_query",
             "unknown_field",
@@ -53,26 +53,33 @@ async def search(deployment: Served, request: Call, data: SearchBody) -> wire.Se
     return convert.search_answer(answer, [convert.search_result(hit, pictures[hit.meme_id], links) for hit in found])
 
 
-@get(
+@route(
     "/search/status",
-    operation_id="get_search_status",
+    http_method=READ,
+    operation_id=by_method("get_search_status"),
     operation_class=ApiOperation,
     summary="What searches read",
     tags=["search"],
-    responses=answers({200: (wire.SearchStatusBody, SEARCH_STATUS)}),
+    responses=answers(
+        {200: (wire.SearchStatusBody, SEARCH_STATUS, "The mode, the model, and how many pictures can be found")}
+    ),
 )
 async def get_search_status(deployment: Served, request: Call) -> wire.SearchStatusBody:
     return convert.search_status(await usecase.search_status(deployment, request.auth))
 
 
-@get(
+@route(
     "/operations/availability",
-    operation_id="get_availability",
+    http_method=READ,
+    operation_id=by_method("get_availability"),
     operation_class=ApiOperation,
     summary="Would an operation be allowed?",
     description="Asks the operation policy and reserves nothing. `retry_at` is a hint: nothing retries by itself.",
     tags=["operations"],
-    responses=answers({200: (wire.Availability, AVAILABILITY)}, errors=("validation_error",)),
+    responses=answers(
+        {200: (wire.Availability, AVAILABILITY, "Whether the operation would be allowed now, and if not, why")},
+        errors=("validation_error",),
+    ),
 )
 async def get_availability(deployment: Served, request: Call, operation: ProbedOperation) -> wire.Availability:
     return convert.availability(operation, await deployment.policy.probe(request.auth, operation))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Annotated, Final
 
+import msgspec
 from attrs import define, field
 from litestar import Response, post
 from litestar.params import QueryParameter
@@ -11,17 +12,21 @@ from litestar.params import QueryParameter
 from imgproc_adapters.http import convert, wire
 from imgproc_adapters.http.documents import UploadOperation, answers
 from imgproc_adapters.http.errors import TooManyFiles, UnknownField
-from imgproc_adapters.http.examples import UPLOADED, UPLOADED_IN_PART
+from imgproc_adapters.http.examples import UPLOADED, UPLOADED_AGAIN, UPLOADED_IN_PART
+from imgproc_adapters.http.limits import size_text
 from imgproc_adapters.http.parts import Form, Part, body_of, boundary_of
 from imgproc_adapters.http.provided import Served, Within
+from imgproc_adapters.http.refusals import Refusal, refused
 from imgproc_adapters.http.scopes import Call
 from imgproc_domain.errors import (
     DatabaseUnavailable,
+    ImageTooLarge,
     ImgprocError,
     InsufficientStorage,
     InvalidReverseImagePolicy,
-    InvalidValue,
+    OperationDenied,
     PictureRejected,
+    UnsupportedMedia,
 )
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import ReverseImagePolicy, parse_policy
@@ -39,11 +44,12 @@ answer has one item a file, in order. A file that is refused never harms its nei
 Behind a file it may only repeat the policy that already applied.
 
 The status is 201 if every file is a new picture, 200 if some were known already, and 207 if any was rejected or is
-being processed under another policy, also if it is the only one. If nothing could be taken because the storage is full
-or the database does not answer, the whole request fails with 507 or 503.
+being processed under another policy, also if it is the only one. If nothing could be taken because the operation
+policy does not permit it, the storage is full or the database does not answer, the whole request fails with that error.
 
 An error of the whole request (too many files, too large, not a form, an unknown field) does not undo what was taken
-before it; sending the same files again answers `duplicate` for those.
+before it: how long the form is shows only at its end. `details.items` has what became of the files so far, as a
+complete answer would have it; sending them again answers `duplicate`.
 """
 
 
@@ -62,17 +68,19 @@ class _Intake:
         """Take one part in.
 
         Raises:
-            TooManyFiles, UnknownField, InvalidReverseImagePolicy: the form as a whole is refused.
+            TooManyFiles, UnknownField, InvalidReverseImagePolicy, InvalidValue: the form as a whole is refused.
         """
         if part.name == POLICY_FIELD and part.filename is None:
             self._settle_policy(parse_policy(await part.text()))
         elif part.name == FILE_FIELD:
+            if part.filename is None:
+                raise refused(Refusal("body", FILE_FIELD, "a file, that is a part with a file name"))
             if len(self.items) == self.max_files:
                 raise TooManyFiles(f"one upload has at most {self.max_files} files", limit=self.max_files)
             self.items.append(await self._store(part))
             await part.skip()
         else:
-            raise UnknownField(f"unknown field: {part.name[:100]}", fields=[part.name[:100]])
+            raise UnknownField.named("body", [part.name], (FILE_FIELD, POLICY_FIELD))
 
     def _settle_policy(self, policy: ReverseImagePolicy) -> None:
         in_force = self.policy or (ReverseImagePolicy.FORBID if self.items else policy)
@@ -88,14 +96,30 @@ class _Intake:
         policy = self.policy or ReverseImagePolicy.FORBID
         try:
             return convert.uploaded(await upload(self.deployment, self.scope, part.filename, part, policy))
-        except (PictureRejected, InsufficientStorage, DatabaseUnavailable) as error:
-            self.refusals.append(error)
-            return convert.rejected(part.filename, error)
+        except (PictureRejected, OperationDenied, InsufficientStorage, DatabaseUnavailable) as error:
+            told = self._told(part, error)
+            self.refusals.append(told)
+            return convert.rejected(part.filename, told)
+
+    def _told(self, part: Part, error: ImgprocError) -> ImgprocError:
+        """Say of a file what only its form knows: that it had no bytes, and the limit as people say it."""
+        if isinstance(error, UnsupportedMedia) and part.is_empty:
+            return UnsupportedMedia("the file is empty")
+        if isinstance(error, ImageTooLarge):
+            return ImageTooLarge(
+                f"the file is larger than {size_text(self.deployment.limits.upload_bytes)}", **error.details
+            )
+        return error
+
+    def stopped(self, error: ImgprocError) -> None:
+        """Let the error that ends the form name what was taken before it."""
+        if self.items:
+            error.details = {**error.details, "items": msgspec.to_builtins(self.items)}
 
     def answer(self) -> Response[wire.UploadResult]:
         """Return what became of the files; raises if there were none, or if none was taken for a reason of our own."""
         if not self.items:
-            raise InvalidValue(f"the form has no file in a part named '{FILE_FIELD}'")
+            raise refused(Refusal("body", FILE_FIELD, "at least one file"))
         ours = [error for error in self.refusals if not isinstance(error, PictureRejected)]
         if len(ours) == len(self.items):
             raise ours[-1]
@@ -117,9 +141,9 @@ def _status(items: Sequence[wire.UploadItem]) -> int:
     tags=["images"],
     responses=answers(
         {
-            201: (wire.UploadResult, UPLOADED),
-            200: (wire.UploadResult, UPLOADED),
-            207: (wire.UploadResult, UPLOADED_IN_PART),
+            201: (wire.UploadResult, UPLOADED, "Every file is a new picture"),
+            200: (wire.UploadResult, UPLOADED_AGAIN, "Every file was taken; some were known already"),
+            207: (wire.UploadResult, UPLOADED_IN_PART, "Some files were rejected, or got no job of their own"),
         },
         errors=(
             "invalid_reverse_image_policy",
@@ -128,6 +152,9 @@ def _status(items: Sequence[wire.UploadItem]) -> int:
             "too_many_files",
             "unsupported_media",
             "validation_error",
+            "operation_forbidden",
+            "operation_limit_exceeded",
+            "operation_policy_unavailable",
             "insufficient_storage",
         ),
     ),
@@ -143,6 +170,10 @@ async def upload_images(
     intake = _Intake(deployment, request.auth, limits.files, given)
     async with aclosing(body_of(request, limits.upload_bytes(deployment.limits.upload_bytes))) as body:
         # one part more than a full form may have, so that the last file is counted as one too many
-        async for part in Form(body, boundary, limits.files + limits.fields + 1):
-            await intake.take(part)
+        try:
+            async for part in Form(body, boundary, limits.files + limits.fields + 1):
+                await intake.take(part)
+        except ImgprocError as error:
+            intake.stopped(error)
+            raise
     return intake.answer()

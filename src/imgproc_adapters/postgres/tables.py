@@ -22,6 +22,7 @@ from imgproc_adapters.postgres.tables_library import (
     text_embeddings,
     visual_embeddings,
 )
+from imgproc_adapters.postgres.tables_policy import policy_quotas, policy_reservations
 from imgproc_adapters.postgres.tables_processing import (
     grant_releases,
     image_processing_jobs,
@@ -45,6 +46,8 @@ __all__ = [
     "meme_contexts",
     "memes",
     "operation_grants",
+    "policy_quotas",
+    "policy_reservations",
     "scopes",
     "search_migrations",
     "search_vectors",

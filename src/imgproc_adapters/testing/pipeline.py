@@ -35,11 +35,13 @@ from imgproc_domain.errors import (
     GenerationPolicyConflict,
     JobNotRetryable,
     MemeNotFound,
+    OperationDenied,
 )
 from imgproc_domain.ids import JobId, MemeId, WorkerId
 from imgproc_domain.job import Job
 from imgproc_domain.lane import LaneLimits
 from imgproc_domain.outcome import Outcome, Succeeded
+from imgproc_domain.policy import Operation
 from imgproc_domain.ports.models import Declined, Lost
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.scope import Scope
@@ -68,7 +70,14 @@ TYPES: Final = st.sampled_from(sorted(IMAGE_TASK_TYPES))
 FAULTS: Final = st.sampled_from([Fault.REFUSED, Fault.ROLLED_BACK, Fault.COMMIT_LOST, Fault.REPLY_LOST])
 PICK: Final = st.integers(0, 5)
 
-_EXPECTED: Final = (Conflict, ContextConflict, GenerationPolicyConflict, JobNotRetryable, MemeNotFound)
+_EXPECTED: Final = (
+    Conflict,
+    ContextConflict,
+    GenerationPolicyConflict,
+    JobNotRetryable,
+    MemeNotFound,
+    OperationDenied,
+)
 _ANSWERS: Final[dict[str, Declined | Lost]] = {
     "transient": Declined(Diagnosis(ErrorCode.AGENT_FAILED, "busy"), transient=True),
     "permanent": Declined(Diagnosis(ErrorCode.AGENT_REFUSED, "refused"), transient=False),
@@ -168,6 +177,8 @@ class PipelineMachine(RuleBasedStateMachine):
     def an_upload_meets_a_fault(self, content: str, fault: Fault) -> None:
         self.faulty.plan(fault)
         self.attempt(upload(self.steady, self.site.scope, "a.png", _bytes(content), ReverseImagePolicy.FORBID))
+        # a denied upload meets no transaction
+        self.faulty.forget()
 
     @precondition(lambda self: self.notes.memes)
     @rule(pick=PICK, words=WORDS, revision=st.none() | st.integers(0, 2))
@@ -268,9 +279,10 @@ class PipelineMachine(RuleBasedStateMachine):
     def releases_are_flushed(self) -> None:
         self.attempt(flush_releases(self.steady, self.site.scope, 10))
 
-    @rule(denying=st.booleans())
-    def the_policy_changes_its_mind(self, denying: bool) -> None:
+    @rule(denying=st.booleans(), uploads_too=st.booleans())
+    def the_policy_changes_its_mind(self, denying: bool, uploads_too: bool) -> None:
         self.policy.denying = denying
+        self.policy.denies = tuple(Operation) if uploads_too else (Operation.ANALYSIS_AGENT,)
 
     @invariant()
     def the_invariants_hold(self) -> None:

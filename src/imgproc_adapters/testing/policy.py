@@ -1,5 +1,6 @@
 """A policy that can be told to deny, and remembers what it reserved."""
 
+from collections.abc import Collection
 from enum import Enum, auto
 
 from attrs import Factory, define
@@ -19,9 +20,13 @@ Key = tuple[Scope, Operation, str]
 
 @define(eq=False)
 class RememberingPolicy:
-    """Faithful to the port in one process: idempotent, refuses a key with another fingerprint or after its release."""
+    """Faithful to the port in one process: idempotent, refuses a key with another fingerprint or after its release.
+
+    While ``denying`` it grants no new request for the operations that it ``denies``.
+    """
 
     denying: bool = False
+    denies: Collection[Operation] = (Operation.ANALYSIS_AGENT,)
     known: dict[Key, Reservation] = Factory(dict)
     fingerprints: dict[Key, str] = Factory(dict)
 
@@ -31,7 +36,7 @@ class RememberingPolicy:
         return [key for key, state in self.known.items() if state is Reservation.RESERVED]
 
     async def probe(self, scope: Scope, operation: Operation) -> Denied | None:  # noqa: ARG002 - the port's signature
-        return Denied(DenialReason.LIMIT_EXCEEDED, "told to deny") if self.denying else None
+        return Denied(DenialReason.LIMIT_EXCEEDED, "told to deny") if self._denied(operation) else None
 
     async def acquire(self, request: OperationRequest) -> Decision:
         key = _key(request)
@@ -39,7 +44,7 @@ class RememberingPolicy:
             return Denied(DenialReason.FORBIDDEN, "this request was released")
         if self.fingerprints.setdefault(key, request.fingerprint) != request.fingerprint:
             return Denied(DenialReason.FORBIDDEN, "this key belongs to another request")
-        if key not in self.known and self.denying:
+        if key not in self.known and self._denied(request.operation):
             return Denied(DenialReason.LIMIT_EXCEEDED, "told to deny")
         self.known.setdefault(key, Reservation.RESERVED)
         return Granted(request.logical_request_key)
@@ -56,6 +61,9 @@ class RememberingPolicy:
         if self.known.get(key) is not Reservation.COMMITTED:
             self.known[key] = Reservation.RELEASED
         return True
+
+    def _denied(self, operation: Operation) -> bool:
+        return self.denying and operation in self.denies
 
 
 def _key(request: OperationRequest) -> Key:

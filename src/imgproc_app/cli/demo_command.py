@@ -15,20 +15,29 @@ from attrs import define, evolve, frozen
 from imgproc_app.asgi import AddressUnusable, Service, listen, serving
 from imgproc_app.cli import STARTED
 from imgproc_app.cli.driving import drive
-from imgproc_app.cli.folder import walk
+from imgproc_app.cli.folder import holds_pictures, walk
 from imgproc_app.cli.intake import Intake, Outcome
 from imgproc_app.cli.jobs import Followed, JobFollower, running_tasks
 from imgproc_app.cli.opening import opened
+from imgproc_app.cli.options import folder_type
 from imgproc_app.cli.output import one_line
+from imgproc_app.cli.program import command_line
 from imgproc_app.cli.questions import Answered, answers_table, ask, examples
 from imgproc_app.cli.samples import Question, read_questions, samples_folder
 from imgproc_app.cli.session import Session, Stop, run_until_stopped
 from imgproc_app.cli.stage_view import StageView
 from imgproc_app.lifecycle import Runtime, working
 from imgproc_app.settings import Settings
-from imgproc_domain.errors import CacheNotReady
+from imgproc_domain.errors import CacheNotReady, ImgprocError
+from imgproc_domain.ids import JobId
 
 REPORT: Final = Path("reports/demo.json")
+
+
+class NoPictures(ImgprocError):
+    """There is nothing to show."""
+
+    code = "no_pictures"
 
 
 @frozen
@@ -67,7 +76,7 @@ class Measured:
 
 
 @click.command("demo")
-@click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", required=False, type=folder_type(exists=True))
 @click.option("--once", is_flag=True, help="End by itself, and write reports/demo.json.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 picks a free one.  [default: 8000 or a free one]")
 @click.pass_obj
@@ -75,11 +84,14 @@ def command(session: Session, folder: Path | None, port: int | None, *, once: bo
     """See it work: import pictures, watch them move through the three stages, search, and serve them.
 
     Takes the sample pictures, or those of FOLDER. Everything is kept in a library of its own below the data
-    directory, with an embedded PostgreSQL, so that a second run is quick. Ctrl-C ends it, with exit code 0.
+    directory, with an embedded PostgreSQL, so that a second run is quick. Ctrl-C ends it, with exit code 0
+    ('make' around it ends by the signal itself).
 
     With --once the exit code is 1 if a picture did not succeed.
     """
     plan = _plan(session.settings(port=port), folder)
+    if not holds_pictures(plan.folder):
+        raise NoPictures(f"there are no pictures in {plan.folder}")
     return run_until_stopped(lambda stop: _demo(session, plan, stop, once=once, port_given=port is not None))
 
 
@@ -130,11 +142,13 @@ async def _process(session: Session, plan: Plan, runtime: Runtime, measured: Mea
     """Take the pictures in and show them until every one has ended."""
     follower = JobFollower(runtime.deployment, runtime.scope)
     view = StageView(session.output, f"pictures of {plan.folder}")
+    shown: dict[JobId, str] = {}
 
     async def taking() -> None:
         async for item in Intake(runtime.deployment, runtime.scope).run(walk(plan.folder), stop):
             name = one_line(str(item.path.relative_to(plan.folder)), 255)
-            if item.job is not None:
+            # files with the same content are one picture, known by the name that came first
+            if item.job is not None and shown.setdefault(item.job.job_id, name) == name:
                 view.put(Followed(name, item.job))
                 follower.add(name, item.job.job_id)
             elif item.outcome is Outcome.REJECTED:
@@ -168,9 +182,11 @@ async def _ask(session: Session, plan: Plan, runtime: Runtime, measured: Measure
         session.output.note("no picture can be searched")
         return
     questions = plan.questions or await examples(runtime)
+    if not questions:
+        return
     measured.answered = [await ask(runtime, question) for question in questions]
     title = "searches, with the words of your pictures" if plan.own else "searches"
-    session.output.table(answers_table(title, measured.answered))
+    session.output.table(answers_table(title, measured.answered, session.output.out.width))
 
 
 def _conclude(session: Session, plan: Plan, service: Service, measured: Measured) -> None:
@@ -183,8 +199,9 @@ def _conclude(session: Session, plan: Plan, service: Service, measured: Measured
     )
     if not plan.own:
         session.output.say(f"{found['hits_at_3']} of {found['queries']} queries found their picture in the first three")
-    session.output.say(f'search yourself: imgproc --data-dir "{plan.settings.data_dir}" search "..."')
     session.output.say(f"the service runs on {service.url} (its interface: {service.url}/schema/openapi.json)")
+    session.output.say("this library is the demo's own; to search it yourself:")
+    session.output.say(f"""  {command_line(plan.settings.data_dir, "search", '"..."')}""")
 
 
 def _write(session: Session, measured: Measured) -> None:

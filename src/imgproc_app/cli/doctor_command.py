@@ -8,7 +8,12 @@ from imgproc_app.cli.output import one_line
 from imgproc_app.cli.session import Session, run
 from imgproc_app.doctor import Check, Verdict, examine
 
-_MARK: Final = {Verdict.OK: ("ok", "green"), Verdict.WARNING: ("warn", "yellow"), Verdict.FAILED: ("FAIL", "bold red")}
+_MARK: Final = {
+    Verdict.OK: ("ok", "green"),
+    Verdict.WARNING: ("warn", "yellow"),
+    Verdict.FAILED: ("FAIL", "bold red"),
+    Verdict.SKIPPED: ("-", "dim"),
+}
 _LONGEST: Final = 400
 
 
@@ -31,8 +36,14 @@ async def _examine(session: Session) -> int:
     if session.output.as_json:
         listed = [{"check": c.name, "verdict": c.verdict.value, "found": c.found, "fix": c.fix} for c in checks]
         session.output.document({"ok": wrong == 0, "checks": listed})
-    session.output.say(f"{wrong} of {len(checks)} checks failed" if wrong else "everything is there")
+    session.output.say(_summary(len(checks), wrong, sum(check.verdict is Verdict.SKIPPED for check in checks)))
     return int(wrong > 0)
+
+
+def _summary(total: int, wrong: int, skipped: int) -> str:
+    if not wrong:
+        return "everything is there"
+    return f"{wrong} of {total} checks failed" + (f", {skipped} skipped" if skipped else "")
 
 
 def _print(session: Session, check: Check) -> None:

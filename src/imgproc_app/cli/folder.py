@@ -88,6 +88,11 @@ def inspect(path: Path, limit: int) -> Candidate | Refused:
             return Refused(path, NoPicture.REJECTED, "unreadable", f"cannot be read: {error.strerror}")
 
 
+def holds_pictures(top: Path) -> bool:
+    """Return whether any file below ``top`` begins like a picture."""
+    return any(isinstance(file, Path) and isinstance(inspect(file, 0), Candidate) for file in walk(top))
+
+
 def _unopened(path: Path, error: OSError) -> Refused:
     if path.is_symlink():
         return Refused(path, NoPicture.SKIPPED, "no_regular_file", "a link; links are not followed")

@@ -1,14 +1,17 @@
 """The command ``imgproc`` itself: global options, its subcommands, and how errors look."""
 
 import importlib
+import io
 import logging
 import os
 import sys
-from pathlib import Path
+from difflib import get_close_matches
 from typing import Final, NoReturn
 
 import click
+from attrs import evolve
 
+from imgproc_app.cli.options import global_options, wants_json
 from imgproc_app.cli.output import Output
 from imgproc_app.cli.session import INTERRUPTED, Session
 from imgproc_app.observability import configure_logging
@@ -40,7 +43,19 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"imgproc_app.cli.{cmd_name}_command").command
+        known = {parameter.name for parameter in command.params}
+        command.params += [option for option in global_options() if option.name not in known]
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, _COMMANDS)
+            meant = f" Did you mean {' or '.join(repr(command) for command in near)}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         with formatter.section("Commands"):
@@ -48,26 +63,21 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where everything is kept.")
-@click.option("--dsn", help="A PostgreSQL database, in place of the embedded one.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error", "critical"]),
-    help="Logs go to standard error; debug also shows tracebacks.",
-)
 @click.version_option(package_name="imgproc", prog_name="imgproc")
 @click.pass_context
-def root(
-    context: click.Context, data_dir: Path | None, dsn: str | None, log_level: str | None, *, as_json: bool
-) -> None:
+def root(context: click.Context) -> None:
     """Upload a picture, find it by describing what it means.
 
-    Every option can also be set in the environment, as IMGPROC_DATA_DIR, IMGPROC_DSN, IMGPROC_PORT and so on.
+    The options stand before or behind the command. Each can also be set in the environment, as IMGPROC_DATA_DIR,
+    IMGPROC_DSN, IMGPROC_PORT, IMGPROC_JSON and so on.
+
+    With --json a command prints one JSON document; 'import', 'retry' and 'status --watch' print one a line. An error
+    is a document with "error" and "message".
     """
-    given = {"data_dir": data_dir, "dsn": dsn, "log_level": log_level}
-    context.obj = Session(Output.create(as_json=as_json), given)
     configure_logging(context.obj.settings().log_level)
+
+
+root.params[:0] = global_options()
 
 
 def main() -> NoReturn:
@@ -75,15 +85,23 @@ def main() -> NoReturn:
 
     Exit codes: 0 done, 1 done but not everything is well (each command says what), 2 an error, 130 interrupted.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a terminal that cannot show a name shows what it can
+            stream.reconfigure(errors="replace")
     sys.exit(_run(sys.argv[1:]))
 
 
 def _run(arguments: list[str]) -> int:
-    output = Output.create(as_json="--json" in arguments)
+    # which output is wanted must be known even if the options cannot be understood
+    output = Output.create(as_json=wants_json(arguments, os.environ))
+    session = Session(evolve(output, as_json=wants_json((), os.environ)), {})
     try:
-        result = root.main(arguments, prog_name="imgproc", standalone_mode=False)
+        result = root.main(arguments, prog_name="imgproc", standalone_mode=False, obj=session)
     except click.ClickException as error:
         error.show()
+        if output.as_json:
+            output.document({"error": "usage_error", "message": error.format_message()})
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED

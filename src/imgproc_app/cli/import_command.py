@@ -11,6 +11,7 @@ from imgproc_app.cli.folder import walk
 from imgproc_app.cli.intake import Intake
 from imgproc_app.cli.jobs import Followed, JobFollower, SpareWorker
 from imgproc_app.cli.opening import opened
+from imgproc_app.cli.options import folder_type
 from imgproc_app.cli.report import ImportReport
 from imgproc_app.cli.session import INTERRUPTED, Session, Stop, run_until_stopped
 from imgproc_app.lifecycle import Runtime
@@ -18,18 +19,17 @@ from imgproc_domain.stage import ReverseImagePolicy
 
 
 @click.command("import")
-@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.argument("folder", type=folder_type(exists=True, file_okay=True))
 @click.option(
     "--reverse-image-policy",
     type=click.Choice([policy.value for policy in ReverseImagePolicy]),
-    default=ReverseImagePolicy.FORBID.value,
-    show_default=True,
-    help="Whether the agent may show the pictures to a reverse image search.",
+    help="Whether the agent may show the pictures to a reverse image search. Given here, it also holds for pictures"
+    " that were processed under the other one: they are processed again.  [default: forbid for new pictures]",
 )
 @click.option("--no-wait", is_flag=True, help="Only submit; 'imgproc serve' or 'imgproc worker' does the rest.")
 @click.pass_obj
-def command(session: Session, folder: Path, reverse_image_policy: str, *, no_wait: bool) -> int:
-    """Import the pictures of FOLDER and its subfolders, and process them until all are done.
+def command(session: Session, folder: Path, reverse_image_policy: str | None, *, no_wait: bool) -> int:
+    """Import the pictures of FOLDER and its subfolders, and process them until all are done. FOLDER may be one file.
 
     What is a picture is judged by content; hidden files and folders are left out and links are not followed. Run it
     again at any time, also after an interruption: pictures that are in the library already are found by their
@@ -38,11 +38,11 @@ def command(session: Session, folder: Path, reverse_image_policy: str, *, no_wai
     Exit code 0 if every picture is in the library and processed (with --no-wait: in the library), 1 if a picture was
     rejected or failed, 130 if interrupted.
     """
-    policy = ReverseImagePolicy(reverse_image_policy)
+    policy = ReverseImagePolicy(reverse_image_policy) if reverse_image_policy else None
     return run_until_stopped(lambda stop: _import(session, folder, policy, stop, wait=not no_wait))
 
 
-async def _import(session: Session, folder: Path, policy: ReverseImagePolicy, stop: Stop, *, wait: bool) -> int:
+async def _import(session: Session, folder: Path, policy: ReverseImagePolicy | None, stop: Stop, *, wait: bool) -> int:
     report = ImportReport(session.output, folder)
     async with opened(session.settings()) as runtime:
         with report.shown():
@@ -55,7 +55,7 @@ async def _import(session: Session, folder: Path, policy: ReverseImagePolicy, st
 
 
 async def _processed(
-    runtime: Runtime, folder: Path, policy: ReverseImagePolicy, report: ImportReport, stop: Stop
+    runtime: Runtime, folder: Path, policy: ReverseImagePolicy | None, report: ImportReport, stop: Stop
 ) -> None:
     """Take files in and follow their jobs at the same time, until both are done."""
     follower = JobFollower(runtime.deployment, runtime.scope)
@@ -74,7 +74,7 @@ async def _processed(
 async def _taken(
     runtime: Runtime,
     folder: Path,
-    policy: ReverseImagePolicy,
+    policy: ReverseImagePolicy | None,
     report: ImportReport,
     follower: JobFollower | None,
     stop: Stop,

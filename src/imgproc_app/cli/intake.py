@@ -1,7 +1,7 @@
 """Take many files in: several uploads at once, never more than a batch in memory, nothing sent twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,14 @@ from typing import IO, Final, TypeVar
 from attrs import frozen
 
 from imgproc_app.cli.folder import Candidate, NoPicture, Refused, inspect
-from imgproc_domain.errors import DatabaseUnavailable, GenerationPolicyConflict, ImgprocError, PictureRejected
+from imgproc_domain.errors import (
+    DatabaseUnavailable,
+    GenerationPolicyConflict,
+    ImgprocError,
+    OperationDenied,
+    PictureRejected,
+)
+from imgproc_domain.ids import MemeId
 from imgproc_domain.job import Job
 from imgproc_domain.meme import Meme
 from imgproc_domain.scope import Scope
@@ -27,6 +34,7 @@ _AT_ONCE: Final = 4
 _CHUNK: Final = 256 * 1024
 _PATIENCE: Final = 60.0
 _AGAIN_AFTER: Final = 0.5
+_FOR_NEW: Final = ReverseImagePolicy.FORBID
 
 
 class Outcome(StrEnum):
@@ -38,13 +46,17 @@ class Outcome(StrEnum):
 
 @frozen
 class Item:
-    """What became of one file: the job that stands for it in the library, or why it is not there."""
+    """What became of one file: the job that stands for it in the library, or why it is not there.
+
+    ``again``: a known picture is processed once more because another reverse-image policy was asked for.
+    """
 
     path: Path
     outcome: Outcome
     job: Job | None = None
     code: str | None = None
     reason: str | None = None
+    again: bool = False
 
 
 class _Unreadable(ImgprocError):
@@ -53,11 +65,14 @@ class _Unreadable(ImgprocError):
 
 @frozen
 class Intake:
-    """Takes files into one scope. A database that is away for less than a minute is waited for."""
+    """Takes files into one scope. A database that is away for less than a minute is waited for.
+
+    Without a ``policy`` a known picture keeps the one of its newest job, and a new one gets `forbid`.
+    """
 
     deployment: Deployment
     scope: Scope
-    policy: ReverseImagePolicy = ReverseImagePolicy.FORBID
+    policy: ReverseImagePolicy | None = None
 
     async def run(self, files: Iterator[Path | Refused], stop: asyncio.Event) -> AsyncIterator[Item]:
         """Yield an item a file, in no particular order, until all are done or ``stop`` is set.
@@ -84,18 +99,26 @@ class Intake:
         """Submit the pictures whose content is in the library already, without sending their bytes again."""
         digests = {c.sha256 for c in candidates if c.sha256 is not None}
 
-        async def by_content() -> dict[str, Meme]:
+        async def by_content() -> tuple[dict[str, Meme], Mapping[MemeId, Job]]:
             async with self.deployment.uow.begin(self.scope) as tx:
-                return {sha256.hex: meme for sha256, meme in (await tx.memes.by_content(digests)).items()}
+                found = await tx.memes.by_content(digests)
+                newest = await tx.jobs.newest({meme.meme_id for meme in found.values()})
+            return {sha256.hex: meme for sha256, meme in found.items()}, newest
 
-        there = await _patiently(by_content) if digests else {}
+        there, jobs = await _patiently(by_content) if digests else ({}, {})
         memes = [(c.path, there[c.sha256.hex]) for c in candidates if c.sha256 is not None and c.sha256.hex in there]
         # two files with the same content are one submission
         ids = list(dict.fromkeys(meme.meme_id for _, meme in memes))
-        submissions = [Submission(meme_id, self.policy, Mode.AUTOMATIC) for meme_id in ids]
+        before = {meme_id: job.reverse_image_policy for meme_id, job in jobs.items()}
+        wanted = {meme_id: self.policy or before.get(meme_id, _FOR_NEW) for meme_id in ids}
+        submissions = [Submission(meme_id, policy, Mode.AUTOMATIC) for meme_id, policy in wanted.items()]
         submitted = await _patiently(lambda: submit(self.deployment, self.scope, submissions))
         answers = dict(zip(ids, submitted, strict=True))
-        return [item for path, meme in memes if (item := _present(path, answers[meme.meme_id])) is not None]
+        changed = {meme_id for meme_id in ids if before.get(meme_id, wanted[meme_id]) is not wanted[meme_id]}
+        # of several files with the same content, the first stands for what happens to their picture
+        first = {meme.meme_id: path for path, meme in reversed(memes) if meme.meme_id in changed}
+        items = (_present(path, answers[m.meme_id], other=first.get(m.meme_id) is path) for path, m in memes)
+        return [item for item in items if item is not None]
 
     async def _upload(self, paths: Iterable[Path], stop: asyncio.Event) -> AsyncIterator[Item]:
         places = asyncio.Semaphore(_AT_ONCE)
@@ -117,9 +140,9 @@ class Intake:
     async def _one(self, path: Path) -> Item:
         try:
             result = await _patiently(
-                lambda: upload(self.deployment, self.scope, path.name, _chunks(path), self.policy)
+                lambda: upload(self.deployment, self.scope, path.name, _chunks(path), self.policy or _FOR_NEW)
             )
-        except (PictureRejected, _Unreadable) as error:
+        except (PictureRejected, OperationDenied, _Unreadable) as error:
             return Item(path, Outcome.REJECTED, None, error.code, error.message)
         if result.conflict is not None:
             return Item(path, Outcome.REJECTED, None, result.conflict.code, result.conflict.message)
@@ -134,10 +157,10 @@ def _look(files: Iterator[Path | Refused], limit: int) -> Sequence[Candidate | R
     return [f if isinstance(f, Refused) else inspect(f, limit) for f in islice(files, _BATCH)]
 
 
-def _present(path: Path, answer: object) -> Item | None:
+def _present(path: Path, answer: object, *, other: bool) -> Item | None:
     match answer:
-        case Submitted(job=job):
-            return Item(path, Outcome.PRESENT, job)
+        case Submitted(job=job, created=created):
+            return Item(path, Outcome.PRESENT, job, again=created and other)
         case GenerationPolicyConflict():
             return Item(path, Outcome.REJECTED, None, answer.code, answer.message)
         case _:

@@ -36,7 +36,9 @@ class Output:
 
     def document(self, data: object) -> None:
         """Print one JSON document on one line."""
-        sys.stdout.write(json.dumps(data, ensure_ascii=False, default=_plain) + "\n")
+        # where an encoding cannot hold every character, JSON's own escapes can
+        escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
+        sys.stdout.write(json.dumps(data, ensure_ascii=escaped, default=_plain) + "\n")
         sys.stdout.flush()
 
     def note(self, text: str) -> None:

@@ -1,11 +1,13 @@
 """What an operator wants to know about a scope at one glance, and how it is written down."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from attrs import frozen
 
-from imgproc_app.cli.jobs import failure_of
+from imgproc_adapters.postgres.lost_calls import slots_of_lost_calls
+from imgproc_app.cli.jobs import failure_of, running_tasks
 from imgproc_app.cli.output import one_line
 from imgproc_app.lifecycle import Runtime
 from imgproc_domain.ids import JobId
@@ -19,16 +21,21 @@ from imgproc_domain.usecases.views import JobView, get_images, job_counts
 _SHOWN: Final = 20
 _PAGE: Final = 200
 _COUNTED: Final = 100_000
+_SCOPES: Final = 100
 
 
 @frozen
 class LaneState:
-    """``waiting`` tasks are of all scopes, at most 100,000; ``running`` ones of this scope, at most 200."""
+    """``waiting`` tasks are of all scopes, at most 100,000; ``running`` ones of this scope, at most 200.
+
+    ``lost`` is when each slot that a lost call may still occupy is free again, soonest first.
+    """
 
     lane: Lane
     waiting: int
     running: int
     limit: int
+    lost: tuple[datetime, ...] = ()
 
 
 @frozen
@@ -41,21 +48,41 @@ class Stuck:
 
 @frozen
 class Overview:
+    """``unattended``: work waits that a worker would have taken by now."""
+
     counts: Mapping[JobStatus, int]
     lanes: tuple[LaneState, ...]
     stuck: tuple[Stuck, ...]
     more_stuck: bool
+    unattended: bool = False
+
+    @property
+    def empty(self) -> bool:
+        return not any(self.counts.values())
 
     def document(self) -> Mapping[str, object]:
         return {
             "pictures": {status.value: self.counts.get(status, 0) for status in JobStatus},
             "lanes": {
-                lane.lane.value: {"waiting": lane.waiting, "running": lane.running, "limit": lane.limit}
+                lane.lane.value: {
+                    "waiting": lane.waiting,
+                    "running": lane.running,
+                    "limit": lane.limit,
+                    "slots_of_lost_calls_free_at": lane.lost,
+                }
                 for lane in self.lanes
             },
             "not_succeeded": [_stuck_document(stuck) for stuck in self.stuck],
             "more_not_succeeded": self.more_stuck,
+            "no_worker": self.unattended,
         }
+
+    def remarks(self) -> Sequence[str]:
+        """Return why work does not go on, one sentence a reason."""
+        found = [_lost_in_words(lane.lane, lane.lost) for lane in self.lanes if lane.lost]
+        if self.unattended:
+            found.append("no worker is running: 'imgproc serve' or 'imgproc worker' processes what waits")
+        return found
 
     def count_rows(self) -> Sequence[tuple[str, str]]:
         return [(status.value.replace("_", " "), str(self.counts.get(status, 0))) for status in JobStatus]
@@ -90,7 +117,8 @@ async def look(runtime: Runtime) -> Overview:
             break
     pictures = await get_images(runtime.deployment, runtime.scope, [job.meme_id for job in stuck])
     named = [Stuck(pictures[job.meme_id].meme.filename, job) for job in stuck if job.meme_id in pictures]
-    return Overview(counts, tuple(lanes), tuple(named[:_SHOWN]), len(named) > _SHOWN)
+    unattended = await _unattended(runtime, lanes)
+    return Overview(counts, tuple(lanes), tuple(named[:_SHOWN]), len(named) > _SHOWN, unattended)
 
 
 async def not_succeeded(deployment: Deployment, scope: Scope) -> AsyncIterator[Job]:
@@ -158,7 +186,25 @@ async def _lane(runtime: Runtime, kind: TaskType) -> LaneState:
     async with runtime.deployment.uow.begin(runtime.scope) as tx:
         running = await tx.tasks.page(None, _PAGE, kind, TaskStatus.RUNNING)
     waiting = await runtime.dispatch.queued(kind, _COUNTED)
-    return LaneState(lane, waiting, len(running.tasks), runtime.deployment.limits.lanes[lane])
+    lost = await slots_of_lost_calls(runtime.engine, lane)
+    return LaneState(lane, waiting, len(running.tasks), runtime.deployment.limits.lanes[lane], tuple(lost))
+
+
+async def _unattended(runtime: Runtime, lanes: Sequence[LaneState]) -> bool:
+    """Return whether tasks of this scope could be taken, or taken over, and nobody works on any."""
+    if await running_tasks(runtime):
+        return False
+    full = {lane.lane for lane in lanes if len(lane.lost) >= lane.limit}
+    for kind in TASK_TYPE_OF.values():
+        if LANE_OF[kind] not in full and runtime.scope in await runtime.dispatch.ready_scopes(kind, None, _SCOPES):
+            return True
+    return runtime.scope in await runtime.dispatch.expired_scopes(list(TASK_TYPE_OF.values()), _SCOPES)
+
+
+def _lost_in_words(lane: Lane, free_at: Sequence[datetime]) -> str:
+    slots, wait, calls = ("slot", "waits", "a call") if len(free_at) == 1 else ("slots", "wait", "calls")
+    until = f"{free_at[-1].astimezone():%H:%M:%S}"
+    return f"{len(free_at)} {lane.value} {slots} {wait} until {until} for {calls} of a worker that was lost"
 
 
 def _stuck_document(stuck: Stuck) -> Mapping[str, object]:

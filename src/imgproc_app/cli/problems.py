@@ -23,13 +23,23 @@ _HINTS: Final[Mapping[type[Exception], str]] = {
 def explain(error: Exception) -> tuple[str, str, str | None]:
     """Return code, message and hint, if there is one."""
     hint = next((text for kind, text in _HINTS.items() if isinstance(error, kind)), None)
+    # notes are what somebody on the way knew to add
+    hint = "; ".join((*([hint] if hint else ()), *getattr(error, "__notes__", ()))) or None
     match error:
         case ImgprocError():
             return error.code, one_line(error.message, _LONGEST), hint
         case EmbeddedPostgresError():
-            return "embedded_postgres_failed", one_line(str(error), _LONGEST), hint
+            return "embedded_postgres_failed", one_line(in_words(error), _LONGEST), hint
         case ModelCallFailed():
             return "model_call_failed", one_line(str(error), _LONGEST), hint
         case _:
             message = f"unexpected {type(error).__name__}: {one_line(str(error))}"
             return "internal_error", message, "--log-level debug shows where; this should not happen"
+
+
+def in_words(error: Exception) -> str:
+    """Return an error's message; for one that only passes on the system's, that one without its number."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if isinstance(cause, OSError) and cause.strerror:
+        return str(error).replace(str(cause), f"{cause.strerror.lower()}: {cause.filename or ''}".rstrip(": "))
+    return str(error)

@@ -34,6 +34,8 @@ class ImportReport:
         self._folder = folder
         self._taken: Counter[Outcome] = Counter()
         self._ended: Counter[JobStatus] = Counter()
+        self._again = 0
+        self._under_way = 0
         self._expected = 0
         self._told_at = time.monotonic()
         self._problems: list[tuple[str, str, str, str]] = []
@@ -78,6 +80,8 @@ class ImportReport:
         self._progress.advance(self._files)
         if item.job is not None:
             self._progress.update(self._jobs, total=self._taken[Outcome.IMPORTED] + self._taken[Outcome.PRESENT])
+            self._under_way += item.job.live
+            self._again += item.again
         if item.outcome is Outcome.REJECTED:
             self._problem(name, "rejected", item.code or "", item.reason or "")
         if self._output.as_json:
@@ -120,17 +124,23 @@ class ImportReport:
         if self._output.as_json:
             ended = {status.value: self._ended[status] for status in JobStatus if self._ended[status]}
             taken = {outcome.value: self._taken[outcome] for outcome in Outcome}
-            self._output.document({"summary": {**taken, "jobs": ended, "interrupted": interrupted}})
+            again = {"again_under_other_policy": self._again}
+            self._output.document({"summary": {**taken, **again, "jobs": ended, "interrupted": interrupted}})
         if self._problems:
             self._output.table(table_of("not in order", ("file", "what", "code", "reason"), self._problems))
         if self._unnamed:
             self._output.say(f"... and {self._unnamed} more; --json names them all")
+        if not interrupted and sum(self._taken.values()) == self._taken[Outcome.SKIPPED]:
+            self._output.say(f"no pictures in {self._folder}")
+            return
         title = f"import of {self._folder}"
         self._output.table(table_of(title, ("", "files"), self._rows(waited=waited), right=["files"]))
         self._advise(interrupted=interrupted, waited=waited)
 
     def _rows(self, *, waited: bool) -> list[tuple[str, str]]:
         rows = [(_TITLES[outcome], str(self._taken[outcome])) for outcome in Outcome if outcome in _TITLES]
+        if self._again:
+            rows.append(("of these again, under the other policy", str(self._again)))
         if waited:
             rows.append(("all stages succeeded", str(self._ended[JobStatus.SUCCEEDED])))
             unwell = (status for status in JobStatus if status is not JobStatus.SUCCEEDED and self._ended[status])
@@ -140,8 +150,10 @@ class ImportReport:
     def _advise(self, *, interrupted: bool, waited: bool) -> None:
         if interrupted:
             self._output.note("interrupted: run the same command again to go on")
-        elif not waited:
+        elif not waited and self._under_way:
             self._output.note("submitted: 'imgproc serve' or 'imgproc worker' processes them")
+        elif not waited:
+            self._output.note("nothing to process")
         elif sum(self._ended.values()) > self._ended[JobStatus.SUCCEEDED]:
             self._output.note("'imgproc status' shows more of what failed, 'imgproc retry --failed' tries again")
 

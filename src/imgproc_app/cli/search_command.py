@@ -1,13 +1,21 @@
 """``imgproc search``: find pictures by what they mean."""
 
+import asyncio
+from typing import Final
+
 import click
 
 from imgproc_app.cli.opening import opened
 from imgproc_app.cli.output import one_line, table_of
+from imgproc_app.cli.program import demo_hint
 from imgproc_app.cli.session import Session, run
-from imgproc_domain.search import MAX_RESULTS, Query, parse_query
+from imgproc_app.lifecycle import Runtime
+from imgproc_domain.errors import CacheNotReady
+from imgproc_domain.search import MAX_RESULTS, Answer, Query, parse_query
 from imgproc_domain.usecases.search import search
 from imgproc_domain.usecases.views import get_images
+
+_SOON: Final = 1.0
 
 
 @click.command("search")
@@ -23,7 +31,7 @@ def command(session: Session, text: tuple[str, ...], number: int, min_score: flo
 
 async def _search(session: Session, query: Query) -> int:
     async with opened(session.settings()) as runtime:
-        answer = await search(runtime.deployment, runtime.scope, query)
+        answer = await _answered(session, runtime, query)
         pictures = await get_images(runtime.deployment, runtime.scope, [hit.meme_id for hit in answer.hits])
     # a picture that was deleted since the search is no result any more
     found = [(hit, pictures[hit.meme_id]) for hit in answer.hits if hit.meme_id in pictures]
@@ -52,3 +60,21 @@ async def _search(session: Session, query: Query) -> int:
     if coverage.searchable < coverage.total:
         session.output.note(f"{coverage.searchable} of {coverage.total} pictures can be found so far")
     return 0
+
+
+async def _answered(session: Session, runtime: Runtime, query: Query) -> Answer:
+    """Search, and tell a person at a terminal what a wait is for."""
+
+    def tell() -> None:
+        if session.output.live:
+            session.output.note("loading the text model ...")
+
+    telling = asyncio.get_running_loop().call_later(_SOON, tell)
+    try:
+        return await search(runtime.deployment, runtime.scope, query)
+    except CacheNotReady as error:
+        if (hint := demo_hint(runtime.settings)) is not None:
+            error.add_note(hint)
+        raise
+    finally:
+        telling.cancel()

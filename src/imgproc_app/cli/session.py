@@ -6,7 +6,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from imgproc_app.cli.output import Output
 from imgproc_app.settings import Settings, load_settings
@@ -27,6 +27,13 @@ class Session:
     def settings(self, **more: object) -> Settings:
         """Read the environment under the options; raises `InvalidValue`."""
         return load_settings(os.environ, **{**self.given, **more})
+
+    def under(self, option: str, value: object) -> "Session":
+        """Return this session with one more option."""
+        return evolve(self, given={**self.given, option: value})
+
+    def in_json(self) -> "Session":
+        return evolve(self, output=evolve(self.output, as_json=True))
 
 
 def run_until_stopped(body: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:

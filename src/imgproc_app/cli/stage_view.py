@@ -21,7 +21,9 @@ from imgproc_domain.stage import STAGES
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME: Final = 8
 """Lines of the terminal that are not pictures: title, header, rules, totals."""
-_BAR: Final = 40
+_BAR: Final = 24
+_STAGE: Final = 9
+"""Columns of the terminal for what is said of a stage."""
 
 _ENDED: Final[Mapping[JobStatus, tuple[str, str]]] = {
     JobStatus.SUCCEEDED: ("✔", "green"),
@@ -77,7 +79,7 @@ class StageView:
         table = Table(title=self.title, title_justify="left", title_style="bold", header_style="bold")
         table.add_column("picture", overflow="ellipsis", no_wrap=True, max_width=44)
         for stage in STAGES:
-            table.add_column(stage.value.replace("_", " "), min_width=14, no_wrap=True)
+            table.add_column(stage.value.partition("_")[0], min_width=_STAGE, no_wrap=True)
         rows = max(3, self.output.err.height - _FRAME)
         shown = self._interesting(rows)
         for name, job in shown:
@@ -90,12 +92,12 @@ class StageView:
         return Group(table, footer)
 
     def _interesting(self, rows: int) -> list[tuple[str, Job]]:
-        """Return all pictures, or those at work, then those waiting, then those done last, if there are too many."""
+        """Return pictures by name: all, or if there are too many those at work, then those waiting, then those done."""
         if self.total <= rows:
-            return list(self._jobs.items())
+            return sorted(self._jobs.items())
         chosen = sorted(self._jobs.items(), key=lambda item: self._rank(item[1]))[:rows]
         names = {name for name, _ in chosen}
-        return [(name, job) for name, job in self._jobs.items() if name in names]
+        return [(name, job) for name, job in sorted(self._jobs.items()) if name in names]
 
     def _rank(self, job: Job) -> tuple[int, float]:
         if any(state.task_id in self._running for state in job.stages if state.status is JobStatus.RUNNING):

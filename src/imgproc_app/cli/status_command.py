@@ -10,6 +10,7 @@ from rich.text import Text
 from imgproc_app.cli.opening import opened
 from imgproc_app.cli.output import table_of
 from imgproc_app.cli.overview import Overview, job_document, look, stage_rows
+from imgproc_app.cli.program import demo_hint
 from imgproc_app.cli.session import Session, Stop, pause, run, run_until_stopped
 from imgproc_domain.ids import JobId
 from imgproc_domain.usecases.views import get_images, get_job
@@ -20,7 +21,12 @@ _LANE_COLUMNS = ("lane", "waiting", "running", "at once")
 
 @click.command("status")
 @click.argument("job_id", required=False, type=click.UUID)
-@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Look again every second until Ctrl-C (exit code 0). With --json, or where nothing can be redrawn, each look"
+    " is printed below the last.",
+)
 @click.pass_obj
 def command(session: Session, job_id: UUID | None, *, watch: bool) -> int:
     """Show counts, queues and what did not succeed; or one job in detail, with JOB_ID."""
@@ -36,6 +42,10 @@ async def _all(session: Session) -> int:
     async with opened(session.settings()) as runtime:
         overview = await look(runtime)
     _show(session, overview)
+    if overview.empty:
+        session.output.note("the library is empty: 'imgproc import FOLDER' brings pictures in")
+        if (hint := demo_hint(runtime.settings)) is not None:
+            session.output.note(hint)
     return 0
 
 
@@ -81,6 +91,7 @@ def _rendered(overview: Overview) -> RenderableType:
         table_of("pictures", ("newest job", "pictures"), overview.count_rows(), right=["pictures"]),
         table_of("lanes", _LANE_COLUMNS, overview.lane_rows(), right=_LANE_COLUMNS[1:3]),
     ]
+    parts += [Text(remark, style="yellow") for remark in overview.remarks()]
     if overview.stuck:
         columns = ("file", "stage", "code", "message", "retry", "job id")
         parts.append(table_of("not succeeded", columns, overview.stuck_rows()))

@@ -9,6 +9,7 @@ class Verdict(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
+    SKIPPED = "skipped"
 
 
 @frozen
@@ -31,3 +32,7 @@ def warning(name: str, found: str, fix: str) -> Check:
 
 def failed(name: str, found: str, fix: str) -> Check:
     return Check(name, Verdict.FAILED, found, fix)
+
+
+def skipped(name: str, because: str) -> Check:
+    return Check(name, Verdict.SKIPPED, f"skipped, because {because}")

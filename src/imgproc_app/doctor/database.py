@@ -1,6 +1,7 @@
 """The database: reachable, new enough, with its extensions, a locale that knows Chinese, and the schema."""
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
@@ -11,6 +12,7 @@ from attrs import frozen
 from imgproc_adapters.postgres import migrate
 from imgproc_adapters.postgres.conninfo import connect_blocking
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from imgproc_app.cli.problems import in_words
 from imgproc_app.doctor.check import Check, failed, ok, warning
 from imgproc_app.lifecycle import check_dsn
 from imgproc_app.settings import Settings
@@ -55,9 +57,18 @@ async def examine_database(settings: Settings) -> AsyncIterator[Check]:
         for check in await asyncio.to_thread(_examine, server.dsn(), embedded=True):
             yield check
     except EmbeddedPostgresError as error:
-        yield failed("database", str(error), f"see {server.log_path}, or use a server of your own with --dsn")
+        yield _not_started(server, error)
     finally:
         await asyncio.to_thread(server.stop)
+
+
+def _not_started(server: EmbeddedPostgres, error: EmbeddedPostgresError) -> Check:
+    fix = "use a server of your own with --dsn"
+    if isinstance(error.__cause__, OSError):
+        fix = f"give your user access to {server.data_dir}, or {fix}"
+    elif os.path.exists(server.log_path):  # noqa: PTH110 - unlike Path.exists, false for what may not be looked at
+        fix = f"see {server.log_path}, or {fix}"
+    return failed("database", in_words(error), fix)
 
 
 def judge(facts: Facts) -> Iterator[Check]:

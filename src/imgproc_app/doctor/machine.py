@@ -9,9 +9,13 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
-from imgproc_app.doctor.check import Check, failed, ok, warning
-from imgproc_app.lifecycle import DataDirUnusable, make_private
+from imgproc_app.doctor.check import Check, Verdict, failed, ok, skipped, warning
+from imgproc_app.lifecycle import DataDirUnusable, existing, make_private
 from imgproc_app.settings import Settings
+
+DATA_DIRECTORY: Final = "data directory"
+NO_DATA_DIRECTORY: Final = "the data directory cannot be used"
+_BLOB_DIRECTORY: Final = "blob directory"
 
 OLDEST_PYTHON: Final = (3, 11)
 
@@ -25,8 +29,12 @@ _LEAST_ROOM: Final = _GIGABYTE // 4
 def examine_machine(settings: Settings) -> Iterator[Check]:
     yield _python(sys.version_info[:3])
     yield _packages()
-    yield _writable("data directory", settings.data_dir)
-    yield _writable("blob directory", settings.blob_dir)
+    data = _writable(DATA_DIRECTORY, settings.data_dir)
+    yield data
+    if data.verdict is Verdict.FAILED:
+        yield skipped(_BLOB_DIRECTORY, NO_DATA_DIRECTORY)
+    else:
+        yield _writable(_BLOB_DIRECTORY, settings.blob_dir)
     yield disk(settings.data_dir, _free(settings.data_dir))
 
 
@@ -81,7 +89,7 @@ def _installed(name: str) -> bool:
 
 
 def _writable(name: str, folder: Path) -> Check:
-    fix = "give your user write access to it, or choose another with --data-dir"
+    fix = _fix(folder)
     try:
         make_private(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -93,7 +101,13 @@ def _writable(name: str, folder: Path) -> Check:
     return ok(name, f"{folder} can be written")
 
 
+def _fix(folder: Path) -> str:
+    """Return what to do about a directory that cannot be used."""
+    there = existing(folder)
+    if not there.is_dir():
+        return f"move the file {there} away, or choose another place with --data-dir (IMGPROC_DATA_DIR)"
+    return f"give your user write access to {there}, or choose another place with --data-dir (IMGPROC_DATA_DIR)"
+
+
 def _free(folder: Path) -> int:
-    # the directory itself may not have been made
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
+    return shutil.disk_usage(existing(folder)).free

@@ -9,6 +9,7 @@ from PIL import Image
 
 from imgproc_adapters.models.host import ModelCallFailed
 from imgproc_adapters.models.local import LocalModels
+from imgproc_app.cli.problems import in_words
 from imgproc_app.doctor.check import Check, failed, ok
 from imgproc_app.lifecycle import model_setup
 from imgproc_app.settings import Settings
@@ -28,7 +29,7 @@ async def examine_models(settings: Settings) -> AsyncIterator[Check]:
         models = LocalModels.create(model_setup(settings))
     except (ImportError, OSError, ImgprocError) as error:
         for name in _NAMES:
-            yield failed(name, str(error), _FIX)
+            yield failed(name, in_words(error), _FIX)
         return
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -65,8 +66,9 @@ def _trials(models: LocalModels, picture: Path) -> tuple[Callable[[], Awaitable[
 async def _tried(name: str, trial: Callable[[], Awaitable[Check]]) -> Check:
     try:
         return await trial()
-    except (ModelCallFailed, ImgprocError) as error:
-        return failed(name, str(error), _FIX)
+    except (ModelCallFailed, ImgprocError, OSError) as error:
+        # a process that cannot even be started is the system's word
+        return failed(name, in_words(error), _FIX)
 
 
 def _of_vector(name: str, answer: object, space: VectorSpace) -> Check:

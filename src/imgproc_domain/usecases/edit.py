@@ -8,7 +8,8 @@ from imgproc_domain.context import Context, ContextStatus, Description, Origin, 
 from imgproc_domain.errors import ContextConflict, MemeNotFound
 from imgproc_domain.ids import MemeId
 from imgproc_domain.job import Job
-from imgproc_domain.meme import Meme, parse_filename
+from imgproc_domain.meme import Meme, Picture, parse_filename
+from imgproc_domain.policy import Operation
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import ReverseImagePolicy
@@ -16,6 +17,7 @@ from imgproc_domain.submission import Mode, Submission
 from imgproc_domain.usecases.advance import Plan
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.ingest import take_in
+from imgproc_domain.usecases.permitted import expect_permission, permitted
 from imgproc_domain.usecases.submit import Submitted, submit_locked
 
 
@@ -67,24 +69,26 @@ async def replace_picture(
 
     Raises:
         MemeNotFound: no such picture in this scope.
-        PictureRejected, InsufficientStorage: as `ingest.upload`; the old picture stays.
+        OperationDenied, PictureRejected, InsufficientStorage: as `ingest.upload`; the old picture stays.
         Conflict: another picture of the scope has these bytes already; the old picture stays.
     """
     async with deployment.uow.begin(scope) as tx:
         await _locked(tx, meme_id)
-    picture = await take_in(deployment, scope, chunks)
 
-    async def once() -> tuple[Meme, Job | None, Plan]:
-        async with deployment.uow.begin(scope) as tx:
-            before = await _locked(tx, meme_id)
-            name = parse_filename(filename) if filename else before.filename
-            meme = evolve(before, filename=name, picture=picture, updated_at=await tx.now())
-            await tx.memes.save(meme)
-            await tx.search.refresh([meme_id])
-            job, plan = await _resubmit(tx, deployment, meme, Mode.AUTOMATIC)
-            return meme, job, plan
+    async def register(picture: Picture) -> tuple[tuple[Meme, Job | None, Plan], bool]:
+        async def once() -> tuple[Meme, Job | None, Plan]:
+            async with deployment.uow.begin(scope) as tx:
+                before = await _locked(tx, meme_id)
+                name = parse_filename(filename) if filename else before.filename
+                meme = evolve(before, filename=name, picture=picture, updated_at=await tx.now())
+                await tx.memes.save(meme)
+                await tx.search.refresh([meme_id])
+                job, plan = await _resubmit(tx, deployment, meme, Mode.AUTOMATIC)
+                return meme, job, plan
 
-    meme, job, plan = await decided_again(once)
+        return await decided_again(once), True
+
+    meme, job, plan = await take_in(deployment, scope, chunks, register)
     _note(deployment, plan)
     return meme, job
 
@@ -93,18 +97,29 @@ async def delete_meme(deployment: Deployment, scope: Scope, meme_id: MemeId) -> 
     """Delete a picture: it cannot be found or listed any more when this returns; its active job ends by itself.
 
     Raises:
+        OperationDenied: the operation policy does not permit it; the picture stays.
         MemeNotFound: no such picture in this scope.
     """
-    async with deployment.uow.begin(scope) as tx:
-        meme = await _locked(tx, meme_id)
-        now = await tx.now()
-        await tx.memes.save(evolve(meme, deleted_at=now, updated_at=now))
-        await tx.search.refresh([meme_id])
-        active = await tx.jobs.active([meme_id])
-        locked = await tx.jobs.lock(active.values())
-        due = [evolve(job, due_at=now) for job in locked.values() if job.live]
-        if due:
-            await tx.jobs.save(due)
+
+    async def delete() -> tuple[None, bool]:
+        async with deployment.uow.begin(scope) as tx:
+            await _delete(tx, meme_id)
+        return None, True
+
+    await expect_permission(deployment, scope, Operation.IMAGE_DELETE)
+    await permitted(deployment, scope, Operation.IMAGE_DELETE, str(meme_id), delete)
+
+
+async def _delete(tx: Transaction, meme_id: MemeId) -> None:
+    meme = await _locked(tx, meme_id)
+    now = await tx.now()
+    await tx.memes.save(evolve(meme, deleted_at=now, updated_at=now))
+    await tx.search.refresh([meme_id])
+    active = await tx.jobs.active([meme_id])
+    locked = await tx.jobs.lock(active.values())
+    due = [evolve(job, due_at=now) for job in locked.values() if job.live]
+    if due:
+        await tx.jobs.save(due)
 
 
 async def _locked(tx: Transaction, meme_id: MemeId) -> Meme:

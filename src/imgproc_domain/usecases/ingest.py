@@ -1,7 +1,8 @@
 """Take a picture in: bytes first, then the meme, then its job - each durable before the next."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import StrEnum
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -10,12 +11,18 @@ from imgproc_domain.events import Event
 from imgproc_domain.ids import MemeId
 from imgproc_domain.job import Job
 from imgproc_domain.meme import Meme, Picture
+from imgproc_domain.policy import Operation
+from imgproc_domain.ports.blobs import Staged
+from imgproc_domain.ports.models import PictureInfo
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import ReverseImagePolicy
 from imgproc_domain.submission import Mode, Submission
 from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.permitted import expect_permission, permitted
 from imgproc_domain.usecases.submit import Submitted, submit_locked
+
+T = TypeVar("T")
 
 
 class UploadStatus(StrEnum):
@@ -43,30 +50,51 @@ async def upload(
     """Store one picture and create or reuse its job. The same bytes twice are one meme; a failed job is not restarted.
 
     Raises:
+        OperationDenied: the operation policy does not permit the upload; nothing is kept.
         PictureRejected: no acceptable picture, or too large; nothing is kept.
         InsufficientStorage: no room; nothing is kept.
         DatabaseUnavailable: the picture may have been stored; the same upload again finds out.
     """
-    picture = await take_in(deployment, scope, chunks)
 
-    async def once() -> tuple[Uploaded, list[Event]]:
-        async with deployment.uow.begin(scope) as tx:
-            return await _register(tx, deployment, filename, picture, policy)
+    async def register(picture: Picture) -> tuple[tuple[Uploaded, list[Event]], bool]:
+        async def once() -> tuple[Uploaded, list[Event]]:
+            async with deployment.uow.begin(scope) as tx:
+                return await _register(tx, deployment, filename, picture, policy)
 
-    uploaded, events = await decided_again(once)
+        uploaded, events = await decided_again(once)
+        return (uploaded, events), uploaded.status is UploadStatus.CREATED
+
+    uploaded, events = await take_in(deployment, scope, chunks, register)
     for event in events:
         deployment.observer.note(event)
     return uploaded
 
 
-async def take_in(deployment: Deployment, scope: Scope, chunks: AsyncIterator[bytes]) -> Picture:
-    """Stream bytes in, prove that they are a picture, and keep them; raises as `upload`."""
+async def take_in(
+    deployment: Deployment,
+    scope: Scope,
+    chunks: AsyncIterator[bytes],
+    register: Callable[[Picture], Awaitable[tuple[T, bool]]],
+) -> T:
+    """Stream bytes in, prove that they are a picture, keep them where the policy permits it, and ``register`` them.
+
+    ``register`` returns its result, and whether the picture is new to the scope: one that is not costs nothing.
+    Raises as `upload`.
+    """
+    await expect_permission(deployment, scope, Operation.IMAGE_UPLOAD)
     staged = await deployment.blobs.stage(chunks, deployment.limits.upload_bytes)
     try:
         info = await deployment.decoder.probe(staged.path)
-        storage_key = await deployment.blobs.keep(scope, staged)
+
+        async def store() -> tuple[T, bool]:
+            return await register(_picture(staged, info, await deployment.blobs.keep(scope, staged)))
+
+        return await permitted(deployment, scope, Operation.IMAGE_UPLOAD, staged.sha256.hex, store)
     finally:
         await deployment.blobs.discard(staged)
+
+
+def _picture(staged: Staged, info: PictureInfo, storage_key: str) -> Picture:
     return Picture(
         sha256=staged.sha256,
         media_type=info.media_type,

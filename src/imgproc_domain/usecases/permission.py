@@ -19,7 +19,8 @@ _NONSENSE: Final = Denied(DenialReason.UNAVAILABLE, "the operation policy gave a
 async def probe(policy: OperationPolicy, scope: Scope, operation: Operation) -> Denied | None:
     """As `OperationPolicy.probe`, for adapters with bugs too."""
     try:
-        answer: object = await policy.probe(scope, operation)
+        async with asyncio.timeout(PATIENCE):
+            answer: object = await policy.probe(scope, operation)
     except Exception as error:
         log.exception("the operation policy failed to probe")
         return _unavailable(error)

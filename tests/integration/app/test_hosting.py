@@ -11,6 +11,7 @@ from imgproc_adapters.http import Connection, ScopeResolver, Unauthenticated
 from imgproc_adapters.policy import AllowAllPolicy
 from imgproc_adapters.testing.decoder import ScriptedDecoder
 from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_adapters.testing.waiting import until
 from imgproc_app import build
 from imgproc_app.hosting import Application
@@ -86,12 +87,20 @@ async def test_without_a_resolver_every_request_is_refused(database: str, tmp_pa
         assert (answer.status_code, answer.json()["error"]) == (401, "unauthenticated")
 
 
-async def test_without_a_policy_no_agent_is_called(database: str, tmp_path: Path) -> None:
-    async with hosted(database, tmp_path, HeaderResolver(), None) as (application, client):
+async def test_without_a_policy_nothing_is_taken_in(database: str, tmp_path: Path) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), None) as (_, client):
+        answer = await client.post("/pictures/images", files={"files": ("a.png", b"cat")}, headers={"x-tenant": "ann"})
+        assert (answer.status_code, answer.json()["error"]) == (503, "operation_policy_unavailable")
+        assert (await client.get("/pictures/images", headers={"x-tenant": "ann"})).json()["items"] == []
+
+
+async def test_an_agent_that_the_policy_denies_is_not_called(database: str, tmp_path: Path) -> None:
+    policy = RememberingPolicy(denying=True)
+    async with hosted(database, tmp_path, HeaderResolver(), policy) as (application, client):
         job = await ended(application, "ann", await upload(client, "ann", b"cat"))
         assert job.status is JobStatus.BLOCKED
         assert job.error is not None
-        assert job.error.code == "operation_policy_unavailable"
+        assert job.error.code == "operation_limit_exceeded"
         agent = application.deployment.agent
         assert isinstance(agent, ScriptedAgent)
         assert agent.ledger.calls() == []

@@ -58,6 +58,7 @@ class Imgproc:
             typed("--data-dir", str(self.data_dir), *arguments),
             env={**self.env, **more},
             cwd=cwd,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=DEADLINE,

@@ -19,6 +19,8 @@ from imgproc_app.cli.folder import walk
 from imgproc_app.cli.intake import Intake, Item, Outcome
 from imgproc_app.cli.jobs import JobFollower
 from imgproc_domain.config import VectorSpace
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
+from imgproc_domain.job import close
 from imgproc_domain.scope import LOCAL
 from imgproc_domain.stage import ReverseImagePolicy
 from imgproc_domain.usecases.deployment import Deployment
@@ -123,3 +125,24 @@ async def test_a_job_is_followed_into_the_revision_that_replaces_it(deployment: 
     successors = [followed.job for followed in await follower.look()]
     assert len(successors) == len(follower) == 59
     assert {job.revision for job in successors} == {2}
+
+
+async def test_a_known_picture_keeps_its_policy_unless_another_is_named(deployment: Deployment, folder: Path) -> None:
+    first = await taken(Intake(deployment, LOCAL, ReverseImagePolicy.AUTO), folder)
+    await ended(deployment, first)
+    unnamed = await taken(Intake(deployment, LOCAL), folder)
+    jobs = [{item.path: item.job.job_id for item in run if item.job} for run in (first, unnamed)]
+    assert jobs[0] == jobs[1]
+    assert not any(item.again for item in unnamed)
+    named = await taken(Intake(deployment, LOCAL, ReverseImagePolicy.FORBID), folder)
+    assert sum(item.again for item in named) == 59
+    assert {item.job.reverse_image_policy for item in named if item.job} == {ReverseImagePolicy.FORBID}
+
+
+async def ended(deployment: Deployment, items: list[Item]) -> None:
+    """End the jobs of these items."""
+    reason = Diagnosis(ErrorCode.AGENT_FAILED, "ended by the test")
+    async with deployment.uow.begin(LOCAL) as tx:
+        now = await tx.now()
+        jobs = await tx.jobs.lock({item.job.job_id for item in items if item.job})
+        await tx.jobs.save([close(job, reason, now) for job in jobs.values()])

@@ -78,7 +78,10 @@ def test_a_search_finds_by_meaning_in_both_languages(library: Library, query: st
 
 
 def test_a_search_of_an_empty_library_says_what_to_do(library: Library) -> None:
+    demo = library.imgproc.data_dir / "demo"
+    (demo / "postgres").mkdir(parents=True)
     empty = library.imgproc.json("search", "anything", IMGPROC_SCOPE="nobody")
+    assert f"--data-dir {demo} search" in empty.document["hint"]
     assert empty.code == 2
     assert empty.document["error"] == "cache_not_ready"
     assert "imgproc import" in empty.err

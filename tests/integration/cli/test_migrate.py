@@ -13,6 +13,9 @@ def test_a_given_database_is_migrated_by_its_operator_and_can_go_back(empty_data
     assert (refused.code, refused.document["error"]) == (2, "schema_outdated")
     assert imgproc.json("migrate").document == {"before": None, "after": migrate.head(), "changed": True}
     assert imgproc.json("migrate").document["changed"] is False
+    unasked = imgproc.json("migrate", "--revision", "base")
+    assert (unasked.code, unasked.document["error"]) == (2, "usage_error")
+    assert "--yes" in unasked.document["message"]
     assert imgproc.json("migrate", "--revision", "base", "--yes").document["after"] is None
 
 

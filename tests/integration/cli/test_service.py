@@ -71,7 +71,9 @@ def test_a_worker_alone_does_what_was_only_submitted(
     copied(("sheep-haircut.jpg",), tmp_path / "new")
     submitted = imgproc.json("import", str(tmp_path / "new"), "--no-wait")
     assert (submitted.code, submitted.lines[-1]["summary"]["imported"]) == (0, 1)
-    done = counts(imgproc)["succeeded"]
+    before = imgproc.json("status").document
+    assert before["no_worker"]
+    done = before["pictures"]["succeeded"]
     worker = start("worker")
     owned = worker.ready()["owns"]
     assert [item["lane"] for item in owned] == ["visual", "agent", "text"]

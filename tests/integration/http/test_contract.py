@@ -4,15 +4,14 @@ import json
 import logging
 import re
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
-from litestar import Litestar, Request, get
-from tests.integration.http.site import ALICE, BY_ID, Site, png, serving
+from tests.integration.http.site import BY_ID, Site
 
-from imgproc_adapters.http import FixedScope, create_router
 from imgproc_domain.errors import DatabaseUnavailable, OperationDenied
 
 UNKNOWN = UUID("01981f4e-7c00-7abc-8def-0123456789ab")
@@ -58,8 +57,65 @@ async def test_every_route_of_a_scope_wants_to_know_whose_request_it_is(site: Si
 
 
 async def test_a_query_never_names_a_scope(site: Site) -> None:
-    await site.upload(client="bob")
-    assert (await site.alice.get("/images?scope_id=bob&user_id=bob")).json()["items"] == []
+    answer = await site.alice.get("/images?scope_id=bob&user_id=bob")
+    assert (answer.status_code, answer.json()["error"]) == (400, "unknown_field")
+    assert answer.json()["details"] == {"in": "query", "fields": ["scope_id", "user_id"]}
+
+
+async def test_no_route_ignores_a_query_parameter_that_it_does_not_have(site: Site) -> None:
+    document = await document_of(site)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            names = [p["name"] for p in operation.get("parameters", []) if p["in"] == "query"]
+            mistyped = f"{names[0]}x" if names else "x"
+            url = re.sub(r"\{.*?\}", str(UNKNOWN), path)
+            answer = await site.alice.request(method, url, params={mistyped: "auto"})
+            assert answer.status_code == 400, (method, path)
+            if method != "head":
+                assert answer.json()["error"] == "unknown_field"
+                assert answer.json()["details"] == {"in": "query", "fields": [mistyped]}
+                assert all(name in answer.json()["message"] for name in names)
+
+
+async def test_every_path_says_which_methods_it_answers(site: Site) -> None:
+    document = await document_of(site)
+    for path, item in document["paths"].items():
+        expected = {method.upper() for method in item} | {"OPTIONS"}
+        url = re.sub(r"\{.*?\}", str(UNKNOWN), path)
+        answer = await site.nobody.options(url, params={"any": "query"})
+        assert answer.status_code == 204
+        assert set(answer.headers["allow"].split(", ")) == expected
+        for method in {"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT", "TRACE"} - expected:
+            refused = await site.nobody.request(method, url)
+            assert refused.status_code == 405
+            assert set(refused.headers["allow"].split(", ")) == expected
+            assert method == "HEAD" or refused.json()["error"] == "method_not_allowed"
+
+
+async def test_what_can_be_read_can_be_asked_for_its_headers(site: Site) -> None:
+    document = await document_of(site)
+    ids = await ids_of(site, "alice")
+    for path, item in document["paths"].items():
+        if "get" not in item:
+            continue
+        query = {"operation": "image.upload"} if path.startswith("/operations") else {}
+        read = await site.alice.get(path.format(**ids), params=query)
+        asked = await site.alice.head(path.format(**ids), params=query)
+        assert (asked.status_code, asked.content) == (200, b"")
+        for name in ("content-type", "content-length"):
+            assert asked.headers[name] == read.headers[name], path
+        assert all("content" not in response for response in item["head"]["responses"].values())
+
+
+async def test_a_cursor_belongs_to_its_list(site: Site) -> None:
+    await site.upload("1.png")
+    await site.upload("2.png")
+    lists = ("/images", "/images/processing", "/tasks")
+    cursors = {path: (await site.alice.get(path, params={"limit": 1})).json()["next_cursor"] for path in lists}
+    for path in lists:
+        for made_by, cursor in cursors.items():
+            answer = await site.alice.get(path, params={"cursor": cursor})
+            assert answer.status_code == (200 if made_by == path else 422), (path, made_by)
 
 
 async def test_a_bug_tells_the_client_nothing_but_where_to_look(
@@ -114,26 +170,6 @@ async def test_health_needs_no_scope_and_names_what_fails(site: Site) -> None:
     assert (await site.nobody.get("/health/live")).status_code == 200
 
 
-async def test_a_host_mounts_the_routes_where_it_likes(site: Site) -> None:
-    async def ready() -> dict[str, str | None]:
-        return {}
-
-    @get("/")
-    async def home(request: Request[Any, Any, Any]) -> str:
-        return f"the host, at {request.url.path}"
-
-    router = create_router(site.deployment, FixedScope(ALICE), ready, path="/api/pictures")
-    host = Litestar([home, router], openapi_config=None, logging_config=None)
-    item = await site.upload("cat.png", png("cat"))
-    async with serving(host) as url, httpx.AsyncClient(base_url=url) as client:
-        assert (await client.get("/")).text == "the host, at /"
-        (listed,) = (await client.get("/api/pictures/images")).json()["items"]
-        assert listed["media_url"] == f"/api/pictures/media/{item['meme_id']}"
-        assert (await client.get(listed["media_url"])).content == png("cat")
-        missing = await client.get(f"/api/pictures/images/{UNKNOWN}")
-        assert (missing.status_code, missing.json()["error"]) == (404, "meme_not_found")
-
-
 def references(node: Any) -> list[str]:
     match node:
         case dict():
@@ -148,6 +184,7 @@ def references(node: Any) -> list[str]:
 async def test_the_document_is_whole(site: Site) -> None:
     document = await document_of(site)
     assert document["openapi"].startswith("3.1.")
+    assert document["info"]["version"] == version("imgproc")
     operations = [(path, method, item[method]) for path, item in document["paths"].items() for method in item]
     names = [operation["operationId"] for _, _, operation in operations]
     assert len(names) == len(set(names))
@@ -157,6 +194,8 @@ async def test_the_document_is_whole(site: Site) -> None:
         declared = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
         assert declared == set(re.findall(r"\{(\w+)\}", path))
         assert operation["summary"]
+        assert all(response["description"] for response in operation["responses"].values())
+        assert "400" in operation["responses"]
 
 
 SCALARS: dict[str, type | tuple[type, ...]] = {

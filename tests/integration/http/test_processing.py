@@ -153,7 +153,7 @@ async def test_forged_fields_are_unknown_and_nothing_happens(site: Site, forged:
     for path in (f"/images/{item['meme_id']}/processing", f"/images/processing/{item['job']['job_id']}/retry"):
         answer = await site.alice.post(path, json={"reverse_image_policy": "forbid", **forged})
         assert (answer.status_code, answer.json()["error"]) == (400, "unknown_field")
-        assert answer.json()["details"] == {"fields": sorted(forged)}
+        assert answer.json()["details"] == {"in": "body", "fields": sorted(forged)}
     assert len((await site.alice.get("/images/processing")).json()["items"]) == 1
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.integration.http.site import BY_ID, Site, form, png, running
+from tests.integration.http.site import BY_ID, FILE_LIMIT, Site, form, png, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,15 +28,16 @@ async def test_what_is_no_id_is_an_id_nobody_has(site: Site, method: str, path: 
     ("method", "path", "status", "code"),
     [
         ("GET", "/nothing/here", 404, "not_found"),
+        ("PROPFIND", "/images", 501, "method_not_implemented"),
         ("DELETE", "/search", 405, "method_not_allowed"),
         ("GET", "/images?limit=0", 422, "validation_error"),
         ("GET", "/images?limit=101", 422, "validation_error"),
         ("GET", "/images?limit=ten", 422, "validation_error"),
         ("GET", "/images?cursor=nonsense", 422, "validation_error"),
         ("GET", "/images?cursor=", 422, "validation_error"),
-        ("GET", "/images/processing?cursor=AAAAAAAAAAAAAAAAAAAAA!", 422, "validation_error"),
+        ("GET", "/images/processing?cursor=AAAAAAAAAAAAAAAAAAAAAA!", 422, "validation_error"),
         ("GET", "/images/processing?status=done", 422, "validation_error"),
-        ("GET", "/tasks?cursor=AZgfTnwAerydDwEjRWeJqx", 422, "validation_error"),
+        ("GET", "/tasks?cursor=dAGYH058AHq8nQ8BI0VniaB", 422, "validation_error"),
         ("GET", "/tasks?type=other", 422, "validation_error"),
     ],
 )
@@ -95,6 +96,37 @@ async def test_what_is_no_json_is_refused(site: Site, content: bytes, media_type
     assert (answer.status_code, answer.json()["error"]) == (status, code)
 
 
+OPERATIONS = "analysis.agent, analysis.reverse_image_search, image.upload, image.delete"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "message"),
+    [
+        ("GET", "/images?limit=0", None, "limit in the query: expected a whole number from 1 to 100"),
+        ("GET", "/images?limit=ten", None, "limit in the query: expected a whole number from 1 to 100"),
+        ("GET", "/images?limit=1&limit=2", None, "limit in the query: expected one value, not several"),
+        ("GET", "/images?search=%00", None, "search in the query: expected text without NUL characters"),
+        ("GET", f"/images?search={'x' * 256}", None, "search in the query: expected text of at most 255 characters"),
+        ("GET", "/images?cursor=x", None, "cursor in the query: expected the next_cursor of a page of this list"),
+        ("GET", "/tasks?status=done", None, "status in the query: expected one of queued, running, succeeded, failed"),
+        ("GET", "/operations/availability", None, f"operation in the query: expected one of {OPERATIONS}"),
+        ("GET", "/operations/availability?operation=x", None, f"operation in the query: expected one of {OPERATIONS}"),
+        ("POST", "/search", b"", "the body: expected a JSON object"),
+        ("POST", "/search", b"{", "the body: expected valid JSON"),
+        ("POST", "/search", b"{}", "query in the body: expected text of at most 1000 characters"),
+    ],
+)
+async def test_a_refused_value_is_named_with_its_place_and_what_was_expected(
+    site: Site, method: str, path: str, content: bytes | None, message: str
+) -> None:
+    answer = await site.alice.request(method, path, content=content, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]) == (422, "validation_error")
+    assert answer.json()["message"] == message
+    (told,) = answer.json()["details"]["refused"]
+    subject = f"{told['field']} in the {told['in']}" if "field" in told else f"the {told['in']}"
+    assert message == f"{subject}: expected {told['expected']}"
+
+
 @pytest.mark.parametrize("query", ["", "?operation=world.domination"])
 async def test_only_known_operations_can_be_asked_about(site: Site, query: str) -> None:
     answer = await site.alice.get(f"/operations/availability{query}")
@@ -130,5 +162,27 @@ async def test_forged_form_fields_are_unknown(site: Site, name: str) -> None:
     headers, body = form((name, None, b"bob"), ("files", "a.png", png("a")))
     answer = await site.alice.post("/images", headers=headers, content=body)
     assert (answer.status_code, answer.json()["error"]) == (400, "unknown_field")
-    assert answer.json()["details"] == {"fields": [name]}
+    assert answer.json()["details"] == {"in": "body", "fields": [name]}
     assert (await site.alice.get("/images")).json()["items"] == []
+
+
+async def test_a_value_is_no_file(site: Site) -> None:
+    headers, body = form(("files", None, b"hello"))
+    answer = await site.alice.post("/images", headers=headers, content=body)
+    assert (answer.status_code, answer.json()["error"]) == (422, "validation_error")
+    assert answer.json()["message"] == "files in the body: expected a file, that is a part with a file name"
+
+
+async def test_an_empty_file_is_said_to_be_empty(site: Site) -> None:
+    headers, body = form(("files", "a.png", b""), ("files", "huge.png", b"x" * (FILE_LIMIT + 1)))
+    answer = await site.alice.post("/images", headers=headers, content=body)
+    assert answer.status_code == 207
+    told = [(item["error"]["error"], item["error"]["message"]) for item in answer.json()["items"]]
+    assert told == [("unsupported_media", "the file is empty"), ("image_too_large", "the file is larger than 64 KB")]
+
+
+async def test_the_limit_of_a_whole_upload_is_told_as_people_say_it(site: Site) -> None:
+    headers, body = form(("files", "a.png", b"x" * (3 << 20)))
+    answer = await site.alice.post("/images", headers=headers, content=body)
+    assert (answer.status_code, answer.json()["error"]) == (413, "payload_too_large")
+    assert answer.json()["message"] == "the body is larger than 2.25 MB"

@@ -124,8 +124,11 @@ async def test_too_many_files_are_refused_but_those_before_stay(tmp_path: Path) 
         sent = files(*((f"{n}.png", png(str(n))) for n in range(3)))
         answer = await site.alice.post("/images", files=sent)
         assert (answer.status_code, answer.json()["error"]) == (413, "too_many_files")
-        assert answer.json()["details"] == {"limit": 2}
-        assert len((await site.alice.get("/images")).json()["items"]) == 2
+        details = answer.json()["details"]
+        assert details["limit"] == 2
+        assert [item["status"] for item in details["items"]] == ["created", "created"]
+        listed = (await site.alice.get("/images")).json()["items"]
+        assert {item["meme_id"] for item in details["items"]} == {item["meme_id"] for item in listed}
         assert site.staged() == []
 
 
@@ -170,6 +173,7 @@ async def test_an_interrupted_form_keeps_what_came_before(site: Site) -> None:
     headers, body = form(("files", "a.png", png("a")), ("files", "b.png", png("b")))
     answer = await site.alice.post("/images", headers=headers, content=body[:-60])
     assert (answer.status_code, answer.json()["error"]) == (422, "validation_error")
+    assert [item["filename"] for item in answer.json()["details"]["items"]] == ["a.png"]
     assert [item["filename"] for item in (await site.alice.get("/images")).json()["items"]] == ["a.png"]
     assert site.staged() == []
 

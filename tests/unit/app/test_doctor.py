@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from imgproc_adapters.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from imgproc_app.doctor import examine
 from imgproc_app.doctor.check import Verdict
-from imgproc_app.doctor.database import Facts, judge
+from imgproc_app.doctor.database import Facts, _not_started, judge
 from imgproc_app.doctor.machine import disk, wanted_packages
+from imgproc_app.settings import Settings
 
 GOOD = Facts(18, "18.6", "0.8.6", "0.8.6", "1.6", "1.6", "C.UTF-8", "UTF8")
 GIGABYTE = 1024**3
@@ -57,3 +60,29 @@ def test_little_room_is_a_warning_and_no_room_a_failure(free: int, verdict: Verd
 def test_wanted_packages_are_those_of_the_core_and_of_the_local_models() -> None:
     requirements = ["attrs>=26.1", "psycopg[binary]>=3", "onnx>=1; extra == 'local'", "openai; extra == 'openai'"]
     assert wanted_packages(requirements) == ["attrs", "psycopg", "onnx"]
+
+
+async def test_a_data_directory_that_cannot_be_used_is_one_failure_and_the_rest_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    found = {check.name: check async for check in examine(Settings(data_dir=tmp_path / "file" / "data"))}
+    failed = [check for check in found.values() if check.verdict is Verdict.FAILED and check.name != "packages"]
+    assert [check.name for check in failed] == ["data directory"]
+    assert f"{tmp_path / 'file'} is a file" in failed[0].found
+    assert f"move the file {tmp_path / 'file'} away" in failed[0].fix
+    skipped = {name for name, check in found.items() if check.verdict is Verdict.SKIPPED}
+    assert skipped == {"blob directory", "database", "models"}
+    assert all(found[name].found.startswith("skipped, because ") for name in skipped)
+
+
+def test_a_server_that_does_not_start_is_explained_in_words(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path)
+    cause = PermissionError(13, "Permission denied", str(tmp_path))
+    error = EmbeddedPostgresError(f"Cannot use the data directory {tmp_path}: {cause}")
+    assert str(server.log_path) not in _not_started(server, error).fix
+    server.log_path.touch()
+    assert str(server.log_path) in _not_started(server, error).fix
+    error.__cause__ = cause
+    check = _not_started(server, error)
+    assert "Errno" not in check.found
+    assert "permission denied" in check.found
+    assert "give your user access" in check.fix

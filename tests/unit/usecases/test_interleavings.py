@@ -27,7 +27,7 @@ from imgproc_adapters.testing.world import World
 from imgproc_domain.context import Description, Origin
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.job import JobStatus
-from imgproc_domain.policy import Decision, DenialReason, Denied, OperationRequest
+from imgproc_domain.policy import Decision, DenialReason, Denied, Operation, OperationRequest
 from imgproc_domain.ports.models import Declined
 from imgproc_domain.ports.wakeups import Topic
 from imgproc_domain.stage import IMAGE_TASK_TYPES, ReverseImagePolicy, Stage, TaskType
@@ -92,7 +92,9 @@ class LostReplyPolicy(RememberingPolicy):
     """Reserves, but its answer does not arrive: the adapter fails closed."""
 
     async def acquire(self, request: OperationRequest) -> Decision:
-        await super().acquire(request)
+        decision = await super().acquire(request)
+        if request.operation is not Operation.ANALYSIS_AGENT:
+            return decision
         return Denied(DenialReason.UNAVAILABLE, "no answer in time")
 
 

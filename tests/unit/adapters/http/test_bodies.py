@@ -27,15 +27,15 @@ def test_a_missing_policy_of_a_retry_is_the_old_jobs() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{}", "required field missing @ body.query"),
-        (b'{"query": 1}', "expected a string @ body.query"),
-        (b'{"query": "x", "n_results": 1.5}', "expected a whole number @ body.n_results"),
-        (b'{"query": "x", "n_results": true}', "expected a whole number @ body.n_results"),
-        (b'{"query": "x", "min_score": "1"}', "expected a number @ body.min_score"),
-        (b'{"query": "x", "mode": "hybrid"}', "not one of the allowed values @ body.mode"),
-        (b"[]", "the body is not a JSON object"),
-        (b"{", "the body is not valid JSON"),
-        (b'{"query": NaN}', "the body is not valid JSON"),
+        (b"{}", "query in the body: expected text of at most 1000 characters"),
+        (b'{"query": 1}', "query in the body: expected text of at most 1000 characters"),
+        (b'{"query": "x", "n_results": 1.5}', "n_results in the body: expected a whole number from 1 to 100"),
+        (b'{"query": "x", "n_results": true}', "n_results in the body: expected a whole number from 1 to 100"),
+        (b'{"query": "x", "min_score": "1"}', "min_score in the body: expected a number from -1 to 1"),
+        (b'{"query": "x", "mode": "hybrid"}', "mode in the body: expected semantic"),
+        (b"[]", "the body: expected a JSON object"),
+        (b"{", "the body: expected valid JSON"),
+        (b'{"query": NaN}', "the body: expected valid JSON"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(body: bytes, message: str) -> None:
@@ -44,10 +44,21 @@ def test_a_wrong_value_is_named_with_its_place(body: bytes, message: str) -> Non
     assert str(refused.value) == message
 
 
+def test_every_wrong_value_of_a_body_is_named_at_once() -> None:
+    with pytest.raises(InvalidValue) as refused:
+        decode(b'{"query": 1, "n_results": "ten"}', SearchRequest)
+    assert refused.value.details == {
+        "refused": [
+            {"in": "body", "field": "query", "expected": "text of at most 1000 characters"},
+            {"in": "body", "field": "n_results", "expected": "a whole number from 1 to 100"},
+        ]
+    }
+
+
 def test_an_unknown_field_is_named_before_anything_else() -> None:
     with pytest.raises(UnknownField) as refused:
         decode(b'{"scope_id": "bob", "n_results": "ten", "grant": 1}', SearchRequest)
-    assert refused.value.details == {"fields": ["grant", "scope_id"]}
+    assert refused.value.details == {"in": "body", "fields": ["grant", "scope_id"]}
 
 
 @pytest.mark.parametrize("policy", [1, "", "Auto", [], {}, False])

@@ -40,6 +40,9 @@ CONTRACT = [
     (domain.ModelNotConfigured, "model_not_configured", 503),
     (domain.Conflict, "conflict", 409),
     (InvalidVector, "embedding_invalid", 422),
+    (errors.CrossSiteRequest, "cross_site_request", 403),
+    (errors.UnknownHost, "unknown_host", 403),
+    (errors.NothingHere, "not_found", 404),
     (errors.NotReady, "not_ready", 503),
     (errors.ClientGone, "client_gone", 400),
 ]
@@ -93,6 +96,7 @@ def test_every_example_is_an_error_that_is_answered() -> None:
         (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
         (ErrorCode.AGENT_FAILED, "agent_failed"),
         ((1, 2.5, True), [1, 2.5, True]),
+        ([{"a": None}], [{"a": None}]),
         ({"a": {"b": UUID(int=7)}}, {"a": {"b": "00000000-0000-0000-0000-000000000007"}}),
     ],
 )

@@ -89,7 +89,7 @@ async def test_headers_of_a_part_are_bounded() -> None:
 
 
 async def test_a_field_is_short_text() -> None:
-    for data, refused in ((b"x" * 1025, "too long"), (b"\xff", "not UTF-8")):
+    for data, refused in ((b"x" * 1025, "text of at most 1 KB"), (b"\xff", "text in UTF-8")):
         async for part in Form(pieces([body_of([data])]), "frontier", 2):
             with pytest.raises(InvalidValue, match=refused):
                 await part.text()

@@ -29,10 +29,12 @@ from imgproc_adapters.testing.models import (
     ScriptedVisualModel,
 )
 from imgproc_adapters.testing.observer import RecordingObserver
+from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_adapters.testing.seed import A, B
 from imgproc_adapters.testing.view import memory_view
 from imgproc_app.worker.worker import ImageProcessingWorker, Pace
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
+from imgproc_domain.errors import OperationDenied
 from imgproc_domain.events import JobEnded
 from imgproc_domain.job import JobStatus
 from imgproc_domain.ports.models import Declined, Lost
@@ -133,14 +135,23 @@ async def test_a_bug_in_an_agent_is_an_unknown_outcome(engine: Engine) -> None:
     assert await engine.ended(1) == [JobStatus.UNKNOWN]
 
 
-async def test_without_a_policy_jobs_are_blocked_and_no_call_is_made(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, UnavailablePolicy())
+async def test_without_a_policy_for_agents_jobs_are_blocked_and_no_call_is_made(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, RememberingPolicy(denying=True))
     await engine.start()
     await engine.upload(A, "one")
     assert await engine.ended(1) == [JobStatus.BLOCKED]
     await engine.worker.stop()
     assert started(engine.agent.ledger, AGENT) == []
     engine.check()
+
+
+async def test_without_any_policy_nothing_is_taken_in(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, UnavailablePolicy())
+    with pytest.raises(OperationDenied) as denied:
+        await engine.upload(A, "one")
+    assert denied.value.code == "operation_policy_unavailable"
+    assert memory_view(engine.store, A, engine.clock.now()).memes == []
+    assert list((tmp_path / "staging").glob("*")) == []
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
