@@ -46,11 +46,11 @@ check: venv
 	.venv/bin/lint-imports
 
 bench: venv
-	@exec $(PYTHON) benchmarks $(ARGS)
+	@exec $(PYTHON) -m benchmarks $(ARGS)
 
 # needs spin and a C compiler, and says so; ARGS=--quick for the small bounds, ARGS="--only NAME" for one wrong variant
 model: venv
-	@exec $(PYTHON) formal/check.py $(ARGS)
+	@exec $(PYTHON) -m formal.check $(ARGS)
 
 chaos:
 	@echo 'make $@: not in this version yet' >&2; exit 2

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - run as a script by `make model`, not imported as a package
 """What `make model` checks: growing bounds of the correct model, wrong variants, and second walls."""
 
 from collections.abc import Mapping

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - run as a script by `make model`, not imported as a package
 """Checks `protocol.pml` with spin: growing bounds of the correct model, then every wrong variant.
 
 Prints two tables, writes `reports/model.json` and ends with 1 if an invariant broke, a wrong variant was missed, or the
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from attrs import asdict, frozen
-from catalogue import BOUNDS, MUTANTS, QUIESCENCE, WALLS, Bound, Mutant
+
+from formal.catalogue import BOUNDS, MUTANTS, QUIESCENCE, WALLS, Bound, Mutant
 
 MODEL: Final = Path(__file__).with_name("protocol.pml")
 REPORT: Final = MODEL.parents[1] / "reports" / "model.json"

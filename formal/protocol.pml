@@ -711,7 +711,7 @@ settling:
        if
        :: forget(); goto end_idle
 #ifdef M_CLOSURE_RETRIED
-       :: faults > 0 -> faults--; goto calling          /* a helper runs call and settle again */
+       :: faults > 0 -> faults--; goto calling          /* call and settle are run again as one */
 #else
        :: faults > 0 -> faults--; goto settling         /* the reply to COMMIT was lost: settled once more */
 #endif

@@ -1,9 +1,8 @@
 """The runner of the protocol's model reads what spin prints, and its catalogue and the model know the same switches."""
 
-import importlib.util
+import importlib
 import re
 import shutil
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -29,24 +28,20 @@ FULL = "pan: reached -DMEMLIM bound\nWarning: Search not completed\n" + CLEAN
 DEEP = "error: max search depth too small\n" + CLEAN
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, FORMAL / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def catalogue() -> ModuleType:
-    return load("catalogue")
+    return load("formal.catalogue")
 
 
 @pytest.fixture(scope="module")
-def check(catalogue: ModuleType) -> ModuleType:
-    return load("check")
+def check() -> ModuleType:
+    return load("formal.check")
+
+
+def load(name: str) -> ModuleType:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FORMAL.parent)
+        return importlib.import_module(name)
 
 
 def test_a_clean_run_is_complete_and_counted(check: ModuleType) -> None:

@@ -8,7 +8,6 @@ from attrs import Factory, define, evolve, frozen
 
 from imgproc_domain import job as jobs
 from imgproc_domain.claim import drop
-from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.events import Event, GrantMoved, JobEnded, JobOpened, StageOpened
 from imgproc_domain.grant import Grant, GrantStatus
 from imgproc_domain.ids import GrantId, JobId, MemeId, Sha256, TaskId
@@ -285,15 +284,13 @@ def _grant(deployment: Deployment, job: Job, request: OperationRequest, granted:
 def _forfeits(before: Job, after: Job) -> bool:
     """Whether a reservation that a claimed reconcile may have made will never get its task.
 
-    Only a job that was claimed can have asked the policy. A definite denial reserved nothing; one for want of an answer
-    may have.
+    Only a job that was claimed can have asked the policy. Also a denied one: an earlier claim of it may have stalled
+    before it asked, and be granted later what nobody will use.
     """
     agent = after.stage(Stage.AGENT)
     undecided = before.stage(Stage.AGENT).status is JobStatus.QUEUED
     decided = agent.status is not JobStatus.QUEUED or not after.live
-    unanswered = agent.error is not None and agent.error.code is ErrorCode.OPERATION_POLICY_UNAVAILABLE
-    without_task = agent.task_id is None and (agent.status is not JobStatus.BLOCKED or unanswered)
-    return before.lease.generation > 0 and undecided and decided and without_task
+    return before.lease.generation > 0 and undecided and decided and agent.task_id is None
 
 
 def _work_of(task: Task) -> tuple[MemeId, str, Stage] | None:

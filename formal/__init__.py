@@ -1,0 +1,1 @@
+"""The protocol as a Promela model, and what checks it."""
