@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from attrs import Factory, define, evolve, frozen
+from attrs import Factory, define, frozen
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -239,7 +239,7 @@ class PipelineMachine(RuleBasedStateMachine):
             self.notes.hands.append(Hand(execution, doomed=False, running=True))
         for execution in ready.decided if ready else ():
             assert execution.outcome is not None, "a decided execution has its outcome"
-            self._settle(evolve(execution), execution.outcome, hand.doomed)
+            self._settle(execution, execution.outcome, hand.doomed)
 
     @precondition(lambda self: any(hand.running for hand in self.notes.hands))
     @rule(pick=PICK, answer=st.sampled_from(["good", "good", "good", *_ANSWERS]), fault=st.none() | FAULTS)

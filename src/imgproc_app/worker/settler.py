@@ -28,30 +28,21 @@ class Settler:
         self._retry_after = retry_after
         self._waiting: dict[Scope, list[Settling]] = defaultdict(list)
         self._arrived = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._closing = False
 
     def put(self, item: Settling) -> None:
         self._waiting[item.claim.scope].append(item)
-        self._idle.clear()
         self._arrived.set()
 
     async def run(self) -> None:
         """Write batches until `close` was called and nothing is left."""
         while self._waiting or not self._closing:
             if not self._waiting:
-                self._idle.set()
                 await self._arrived.wait()
             self._arrived.clear()
             waiting, self._waiting = self._waiting, defaultdict(list)
             for scope, items in waiting.items():
                 await self._settle(scope, items)
-        self._idle.set()
-
-    async def drained(self) -> None:
-        """Return when everything that was put is decided."""
-        await self._idle.wait()
 
     def close(self) -> None:
         self._closing = True
