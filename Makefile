@@ -9,13 +9,14 @@ FOLDER ?=
 export FOLDER
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo serve test check bench chaos model docs lock clean
+.PHONY: help venv demo serve test test-pooler check bench chaos model docs lock clean
 
 help:
 	@echo 'make demo    import the samples, watch them move through the stages, search; Ctrl-C ends it'
 	@echo '             (FOLDER="/path/my pictures" takes your own, ARGS="--once" adds options)'
 	@echo 'make serve   API and worker on http://127.0.0.1:8000'
 	@echo 'make test    all tests (ARGS="-k name" for some)'
+	@echo 'make test-pooler  the integration tests through pgbouncer in transaction mode (needs it installed)'
 	@echo 'make check   ruff, mypy and the import contracts'
 	@echo 'make bench   benchmarks'
 	@echo 'make chaos   crash and partition tests'
@@ -38,6 +39,12 @@ serve: venv
 # whole files to a process: the slow modules share what they set up, and begin first
 test: venv
 	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# Debian puts pgbouncer where only root looks
+test-pooler: venv
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v pgbouncer >/dev/null || \
+	  { echo 'make $@: needs pgbouncer on the PATH (Debian: apt-get install pgbouncer)' >&2; exit 2; }
+	@IMGPROC_TEST_POOLER=1 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/integration $(ARGS)
 
 check: venv
 	.venv/bin/ruff check .

@@ -36,6 +36,7 @@ class Wall:
 
 
 _TWO_SLOTS: Final = {"LANE": "2"}
+_TWO_ACTS: Final = {"ACTS": "2", "FAULTS": "0"}
 _LOOKUP: Final = {"LANE": "2", "REPLAY": "1"}
 
 BOUNDS: Final = (
@@ -84,6 +85,7 @@ MUTANTS: Final = (
     Mutant("SLOT_FREED_ON_UNKNOWN", "I18", "the slot is free when the outcome is unknown"),
     Mutant("START_WITHOUT_SLOT", "I18", "a task is claimed and its call started without a slot"),
     Mutant("CALL_AFTER_DEADLINE", "I18", "a worker that stood still begins its call after the hard deadline"),
+    Mutant("RESOLVED_WITHOUT_EVIDENCE", "I18", "an operator frees the slot of a call that may still run", _TWO_ACTS),
     Mutant("NO_TOMBSTONE", QUIESCENCE, "the policy forgets the release of a key it never saw"),
     Mutant("KEY_PER_ASK", QUIESCENCE, "the request key is made anew for every reconcile"),
     Mutant("CLOSE_WITHOUT_RELEASE", QUIESCENCE, "a job that ends unopened releases nothing"),

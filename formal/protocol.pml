@@ -58,6 +58,7 @@
 #define GIVENBACK 8     /* outcome: a local call that was stopped */
 #define VALID 9         /* outcome: a person described the picture before the call */
 #define GIVENUP 10      /* outcome: unknown, found by a later claim, whose own slot saw no call */
+#define POSTPONED 11    /* outcome: a look-up proved nothing while the call could still begin or end */
 #define PREPARED 1      /* attempt, and so on */
 #define GRANTED 2
 #define STARTED 3
@@ -67,6 +68,8 @@
 #define RELEASED 3      /* grant and reservation; for a key never seen it is the tombstone */
 #define PENDING 1       /* release outbox */
 #define DONE 2
+#define MAY_RUN 1       /* asked about before its hard deadline */
+#define IS_OVER 2
 #define IN_FLIGHT 1     /* call */
 #define OVER 2          /* call: ended, nobody has written back how */
 #define ANSWERED 3      /* call: ended, and its definite answer was written back */
@@ -95,6 +98,7 @@ byte meme[JOBS], version[JOBS];                   /* the job's target */
 byte current[MEMES], newest[MEMES];               /* picture version now, newest job */
 bool edited[MEMES], gone[MEMES];                  /* a person's context is valid for it; deleted */
 byte task[JOBS], gen[JOBS], owner[JOBS];          /* status, claim generation, lease owner */
+bool waits[JOBS];                                 /* not claimable before its last attempt's hard deadline */
 byte losses[JOBS], failures[JOBS], tries[JOBS];   /* tries: attempts so far */
 byte grant[JOBS], outbox[JOBS];
 byte attempt[ATTEMPTS], attempt_gen[ATTEMPTS];
@@ -104,6 +108,7 @@ byte reservation[JOBS];
 /* the world: external calls, and whether the attempt's hard deadline has passed */
 byte call[ATTEMPTS];
 bool late[ATTEMPTS];
+byte about[ATTEMPTS];                             /* workers that have started the attempt and may yet call */
 /* what only the checker knows: who truly holds the claim, whether that process lives, the last generation handed out */
 byte holder[JOBS], issued[JOBS];
 bool alive[JOBS];
@@ -420,7 +425,7 @@ inline resume(t) {
             end_attempt(last, FAILED); begin_attempt(t)
 #else
             a = last; attempt_gen[a] = g;
-            if :: REPLAY == LOOKUP -> asks = true :: else -> outcome = GIVENUP fi
+            if :: REPLAY == LOOKUP -> asks = MAY_RUN + late[a] :: else -> outcome = GIVENUP fi
 #endif
 #endif
        fi
@@ -442,7 +447,7 @@ inline resume(t) {
 inline claim(t) {
   task[t] = RUNNING; owner[t] = ME; gen[t] = g;
   assert(I3 || g > issued[t]);
-  issued[t] = g; holder[t] = me + 1; alive[t] = true
+  issued[t] = g; holder[t] = me + 1; alive[t] = true; waits[t] = false
 }
 
 /* ---- the call ---- */
@@ -509,6 +514,8 @@ inline settle() {
 #endif
   :: outcome == GIVENBACK ->
        end_attempt(a, FAILED); requeue(t)
+  :: outcome == POSTPONED ->
+       requeue(t); waits[t] = true
   fi;
 #ifdef M_OUTBOX_IN_MEMORY
   if :: outbox[t] == PENDING -> outbox[t] = 0; later = PENDING :: else fi;
@@ -526,11 +533,11 @@ inline settle() {
 #define MAY_SETTLE (CURRENT && a == LAST(t) && SAME_GEN(attempt_gen[a]) && OPEN(a))
 #endif
 
-#define CLAIMABLE(t) (task[t] == QUEUED && ROOM)
+#define CLAIMABLE(t) (task[t] == QUEUED && ROOM && (!waits[t] || late[LAST(t)]))
 #define OR_CRASH :: atomic { faults > 0 -> faults--; crash(); goto end_idle }
 
 inline forget() {
-  t = NONE; g = 0; a = NONE; outcome = 0; asks = false;
+  t = NONE; g = 0; a = NONE; outcome = 0; asks = 0;
 #if defined(M_OUTBOX_IN_MEMORY) || defined(M_SPLIT_SETTLE)
   later = 0
 #endif
@@ -539,7 +546,7 @@ inline crash() { if :: TRULY_MINE -> alive[t] = false :: else fi; forget() }
 
 proctype Worker(byte me) {
   byte t = NONE, g = 0, a = NONE, outcome = 0;
-  bool asks = false;
+  byte asks = 0;                        /* asks about a lost call: one that MAY_RUN, or IS_OVER since before the claim */
 #if defined(M_OUTBOX_IN_MEMORY) || defined(M_SPLIT_SETTLE)
   byte later = 0;
 #endif
@@ -619,7 +626,7 @@ starting:                               /* persist external_started, with the ha
        :: CURRENT && IN_LANE && attempt[a] == GRANTED ->
             assert(I4 || TRULY_MINE);
             assert(I7 || (grant[t] == COMMITTED && reservation[t] == COMMITTED));
-            attempt[a] = STARTED
+            attempt[a] = STARTED; about[a]++
 #ifdef M_START_UNCHECKED
        :: else
 #else
@@ -634,13 +641,13 @@ calling:                                /* a call that has not begun at its hard
 #ifndef M_START_AFTER_CALL
   if
 #ifdef M_CALL_AFTER_DEADLINE
-  :: atomic { make_call(t, a) }
+  :: atomic { make_call(t, a); about[a]-- }
 #else
-  :: atomic { !late[a] -> make_call(t, a) }
+  :: atomic { !late[a] -> make_call(t, a); about[a]-- }
 #endif
-  :: atomic { late[a] && call[a] == 0 -> outcome = (REPLAY == SAFE -> RETRY : UNKNOWN); goto settling }
-  :: atomic { call[a] == 0 -> outcome = RETRY; goto settling }       /* stood still too long, or could not be sent */
-  OR_CRASH
+  :: atomic { late[a] && call[a] == 0 -> outcome = (REPLAY == SAFE -> RETRY : UNKNOWN); about[a]--; goto settling }
+  :: atomic { call[a] == 0 -> outcome = RETRY; about[a]--; goto settling }   /* stood still too long, or not sent */
+  :: atomic { faults > 0 -> faults--; about[a]--; crash(); goto end_idle }
   fi;
 #endif
 #ifdef M_COMMIT_AFTER_CALL
@@ -681,9 +688,10 @@ looking_up:                             /* ask for the result of exactly this at
 #ifdef M_NOT_STARTED_TOO_EARLY
        :: call[a] == 0 -> outcome = RETRY
 #else
-       :: call[a] == 0 && late[a] -> outcome = RETRY    /* not started, and it cannot start any more */
+       :: asks == IS_OVER && call[a] == 0 -> outcome = RETRY      /* not started, and it cannot start any more */
 #endif
-       :: outcome = UNKNOWN
+       :: asks == MAY_RUN -> outcome = POSTPONED
+       :: asks == IS_OVER -> outcome = UNKNOWN
        fi
      }
   OR_CRASH
@@ -801,6 +809,16 @@ end_idle:
 #define RETRYABLE(x) (PRESENT(x) && !ACTIVE(x) && job[newest[x]] != SUCCEEDED)
 #define EDITABLE(x) (PRESENT(x) && !edited[x])
 
+/* What an operator attests: the process that started the call is gone, and the call is over. */
+#ifdef M_RESOLVED_WITHOUT_EVIDENCE
+#define ATTESTED(a) true
+#else
+#define ATTESTED(a) (call[a] != IN_FLIGHT && about[a] == 0)
+#endif
+#define RESOLVABLE(x) (acts > 0 && slot_until[x] != NONE && attempt[slot_until[x]] == UNKNOWN && ATTESTED(slot_until[x]))
+
+inline resolve(x) { acts--; slot_task[x] = NONE; slot_gen[x] = 0; slot_until[x] = NONE }
+
 inline close_active(x) { if :: ACTIVE(x) -> end_job(newest[x], FAILED) :: else fi }
 
 proctype People() {
@@ -825,6 +843,10 @@ end_idle:
      }
   :: atomic { PICK_MEME(x, EDITABLE); acts--; edited[x] = true; x = 0 }
   :: atomic { PICK_MEME(x, PRESENT); acts--; gone[x] = true; x = 0 }
+  :: atomic { RESOLVABLE(0) -> resolve(0) }                       /* an unknown execution: only its slot changes */
+#if LANE == 2
+  :: atomic { RESOLVABLE(1) -> resolve(1) }
+#endif
   :: atomic { acts > 0 -> acts-- }      /* they might have, and did not */
   od
 }

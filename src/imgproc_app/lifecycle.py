@@ -127,7 +127,8 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
 async def working(runtime: Runtime) -> AsyncIterator[None]:
     """Run the workers for the length of the block; they then finish or give back what they hold.
 
-    The image worker owns the three image task types, the task worker every other one.
+    The image worker owns the three image task types, the task worker every other one. Models and agent of this process
+    are those in force from now on, over all processes, until another one starts to work with others.
     """
 
     async def resize() -> None:
@@ -136,7 +137,7 @@ async def working(runtime: Runtime) -> AsyncIterator[None]:
 
     await decided_again(resize)
     async with AsyncExitStack() as stack:
-        for worker in (runtime.container.image_worker(), runtime.container.task_worker()):
+        for worker in (runtime.container.image_worker(home=runtime.scope), runtime.container.task_worker()):
             await worker.start()
             stack.push_async_callback(worker.stop)
         yield

@@ -74,6 +74,24 @@ class JobNotRetryable(ImgprocError):
     code = "job_not_retryable"
 
 
+class ExecutionNotUnknown(ImgprocError):
+    """Only an execution that ended as unknown can be looked at, and resolved, as one."""
+
+    code = "execution_not_unknown"
+
+
+class ExecutionAlreadyResolved(ImgprocError):
+    """The unknown execution has its resolution, which is history and stays as it is."""
+
+    code = "execution_already_resolved"
+
+
+class CallMayBeRunning(ImgprocError):
+    """The hard deadline of the call is still to come, and nobody vouches for its end; ``details`` has the deadline."""
+
+    code = "call_may_be_running"
+
+
 class CacheNotReady(ImgprocError):
     """Nothing in this scope can be found yet."""
 

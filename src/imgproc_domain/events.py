@@ -76,4 +76,24 @@ class GrantMoved:
     step: str
 
 
-Event = JobOpened | StageOpened | JobEnded | TaskClaimed | TaskSettled | LeaseExpired | WriteBackFenced | GrantMoved
+@frozen
+class ExecutionResolved:
+    """A person closed an unknown execution; ``slots_freed`` lane slots no longer wait for its hard deadline."""
+
+    scope: Scope
+    task_id: TaskId
+    attempt_id: AttemptId
+    slots_freed: int
+
+
+Event = (
+    JobOpened
+    | StageOpened
+    | JobEnded
+    | TaskClaimed
+    | TaskSettled
+    | LeaseExpired
+    | WriteBackFenced
+    | GrantMoved
+    | ExecutionResolved
+)

@@ -1,6 +1,8 @@
 """How an execution ended. A closed sum type: match it exhaustively."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
 
 from attrs import frozen
 
@@ -57,10 +59,64 @@ class GivenBack:
 
 
 @frozen
+class Postponed:
+    """A look-up proved nothing, and the call it asked about may still begin or end: ask again ``until`` it cannot."""
+
+    diagnosis: Diagnosis
+    until: datetime
+
+
+@frozen
 class Blocked:
     """The operation policy took its permission back before the call: the stage is blocked, as after a denial."""
 
     denied: Denied
 
 
-Outcome = Succeeded | AlreadyValid | Retry | Failed | Unknown | GivenBack | Blocked
+Outcome = Succeeded | AlreadyValid | Retry | Failed | Unknown | GivenBack | Postponed | Blocked
+
+
+class Kind(StrEnum):
+    """An outcome's name where only that much is kept of it."""
+
+    SUCCEEDED = "succeeded"
+    ALREADY_VALID = "already_valid"
+    RETRY = "retry"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    GIVEN_BACK = "given_back"
+    POSTPONED = "postponed"
+    BLOCKED = "blocked"
+
+
+def kind_of(outcome: Outcome) -> Kind:
+    match outcome:
+        case Succeeded():
+            return Kind.SUCCEEDED
+        case AlreadyValid():
+            return Kind.ALREADY_VALID
+        case Retry():
+            return Kind.RETRY
+        case Failed():
+            return Kind.FAILED
+        case Unknown():
+            return Kind.UNKNOWN
+        case GivenBack():
+            return Kind.GIVEN_BACK
+        case Postponed():
+            return Kind.POSTPONED
+        case Blocked():
+            return Kind.BLOCKED
+        case _:
+            assert_never(outcome)
+
+
+def diagnosis_of(outcome: Outcome) -> Diagnosis | None:
+    """Return what an outcome says went wrong; None where nothing did."""
+    match outcome:
+        case Succeeded():
+            return None
+        case Blocked(denied):
+            return denied.diagnosis
+        case _:
+            return outcome.diagnosis

@@ -14,7 +14,17 @@ from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.ids import AttemptId
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import AlreadyValid, Blocked, Failed, GivenBack, Outcome, Retry, Succeeded, Unknown
+from imgproc_domain.outcome import (
+    AlreadyValid,
+    Blocked,
+    Failed,
+    GivenBack,
+    Outcome,
+    Postponed,
+    Retry,
+    Succeeded,
+    Unknown,
+)
 from imgproc_domain.product import ContextProduct, Product, TextProduct
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.task import Task, TaskStatus
@@ -86,6 +96,8 @@ def settle(item: Settling, locked: Locked, now: datetime, policy: RetryPolicy) -
             return Settled(tasks.fail(task, unknown, now), lost, grant=GrantFate.UNKNOWN)
         case GivenBack(diagnosis):
             return Settled(tasks.give_back(task, diagnosis, now), _given_back(attempt, diagnosis, now))
+        case Postponed(diagnosis, until):
+            return Settled(tasks.postpone(task, diagnosis, until), attempt)
         case Blocked(denied):
             diagnosis = denied.diagnosis
             return _ended(tasks.fail(task, diagnosis, now), _failed(attempt, diagnosis, now))

@@ -134,6 +134,11 @@ def give_back(task: Task, diagnosis: Diagnosis, now: datetime) -> Task:
     return _requeue(task, drop(task.lease), now, diagnosis)
 
 
+def postpone(task: Task, diagnosis: Diagnosis, until: datetime) -> Task:
+    """running -> queued by the holder itself: nobody can decide anything before ``until``."""
+    return _requeue(task, drop(task.lease), until, diagnosis)
+
+
 def expire(task: Task, now: datetime, policy: RetryPolicy) -> Task:
     """Take an expired lease away: the generation rises (I3); too many losses end the task as ``lease_exhausted``."""
     assert task.lease.expires_at is not None, "only a claimed task expires"

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from attrs import asdict
+from attrs import asdict, evolve
 
-from imgproc_adapters.http import wire
+from imgproc_adapters.http import wire, wire_executions
 from imgproc_adapters.http.errors import (
     NotReady,
     PayloadTooLarge,
@@ -130,6 +130,85 @@ TASK: Final = wire.TaskBody(
 )
 TASKS: Final = wire.TaskPage(items=[TASK])
 
+_LOST: Final = wire.ErrorBody("agent_timeout", "no answer within 30 s")
+_UNKNOWN: Final = wire_executions.UnknownExecutionBody(
+    task_id=_TASK,
+    task_type="meme_context_generation",
+    job_id=_JOB,
+    meme_id=_MEME,
+    filename="cat.jpg",
+    attempt=1,
+    started_at=_THEN,
+    hard_deadline_at=_LATER,
+    may_be_running=True,
+    slots_held=1,
+    slots_free_at=_LATER,
+    error=_LOST,
+)
+EXECUTIONS: Final = wire_executions.UnknownExecutionPage(
+    items=[_UNKNOWN], next_cursor=write_cursor(PageOf.EXECUTIONS, _TASK)
+)
+EXECUTION: Final = wire_executions.UnknownExecutionDetail(
+    **asdict(_UNKNOWN, recurse=False),
+    task_error=wire.ErrorBody("unknown_execution", _LOST.message),
+    task_created_at=_THEN,
+    task_completed_at=_LATER,
+    attempts=[
+        wire_executions.AttemptBody(
+            attempt=1,
+            attempt_id="4vJ9mPq0Tn2wZc8LrXy6Ab",
+            request_id="9dKs3HfQ7uVe1GoWi5Mz0C",
+            session_id="2tRb8NxYa6JpSl4DkUh7Fg",
+            generation=1,
+            status="unknown_execution",
+            created_at=_THEN,
+            started_at=_THEN,
+            hard_deadline_at=_LATER,
+            completed_at=_LATER,
+            error=_LOST,
+        )
+    ],
+    grant=wire_executions.GrantBody(
+        status="unknown",
+        operation="analysis.agent",
+        logical_request_key=f"{_JOB}:agent",
+        reservation="reservation-17",
+        created_at=_THEN,
+        updated_at=_LATER,
+    ),
+    late_results=[
+        wire_executions.LateResultBody(
+            attempt_id="4vJ9mPq0Tn2wZc8LrXy6Ab",
+            generation=1,
+            fence="not_running",
+            outcome="succeeded",
+            noted_at=_LATER,
+        )
+    ],
+    newest_job=wire_executions.NewestJobBody(job_id=_JOB, revision=1, status="unknown_execution"),
+)
+RESOLVE_REQUEST: Final = wire_executions.ResolveRequest(
+    reason="the provider never received it",
+    evidence="no request 9dKs3HfQ7uVe1GoWi5Mz0C in its console; the worker's machine was switched off",
+    owner_dead=True,
+    call_over=True,
+    resolved_by="the operator on duty",
+)
+RESOLVED: Final = evolve(
+    EXECUTION,
+    may_be_running=False,
+    slots_held=0,
+    slots_free_at=None,
+    resolution=wire_executions.ResolutionBody(
+        reason=RESOLVE_REQUEST.reason,
+        evidence=RESOLVE_REQUEST.evidence,
+        owner_dead=True,
+        call_over=True,
+        resolved_by="the operator on duty",
+        resolved_at=_LATER,
+    ),
+)
+
 SEARCH_REQUEST: Final = wire.SearchRequest(query="一只不知道自己在做什么的猫", n_results=3)
 SEARCH: Final = wire.SearchAnswer(
     source="incremental",
@@ -169,6 +248,13 @@ ERRORS: Final[tuple[domain.ImgprocError, ...]] = (
         "an active job of this picture runs under reverse_image_policy 'auto'", job_id=str(_JOB)
     ),
     domain.JobNotRetryable("a job that is running cannot be retried", status="running"),
+    domain.ExecutionNotUnknown("this task did not end as an unknown execution", task_id=str(_TASK), status="completed"),
+    domain.ExecutionAlreadyResolved("this execution was resolved before, once and for all", task_id=str(_TASK)),
+    domain.CallMayBeRunning(
+        "its call may still be running: wait, or vouch that its worker is dead and the call is over",
+        task_id=str(_TASK),
+        hard_deadline_at=_LATER,
+    ),
     PayloadTooLarge("the body is larger than 801 MB", limit=839_909_376),
     TooManyFiles("one upload has at most 20 files", limit=20),
     UnsupportedBody("the body must be sent as multipart/form-data with a boundary"),

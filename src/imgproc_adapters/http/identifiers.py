@@ -55,6 +55,7 @@ class PageOf(Enum):
     IMAGES = b"i"
     JOBS = b"j"
     TASKS = b"t"
+    EXECUTIONS = b"e"
 
 
 def write_cursor(of: PageOf, after: UUID | None) -> str | None:

@@ -13,6 +13,7 @@ from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 from litestar.types import ControllerRouterHandler
 
 from imgproc_adapters.http.errors import HANDLERS
+from imgproc_adapters.http.executions import get_execution, list_executions, resolve_execution
 from imgproc_adapters.http.fallbacks import other_methods, unknown_paths
 from imgproc_adapters.http.health import get_liveness, get_readiness
 from imgproc_adapters.http.images import get_picture, list_pictures, process_picture
@@ -42,6 +43,9 @@ _HANDLERS: Final[tuple[HTTPRouteHandler, ...]] = (
     retry,
     list_tasks,
     get_task,
+    list_executions,
+    get_execution,
+    resolve_execution,
     search,
     get_search_status,
     get_availability,

@@ -32,12 +32,12 @@ class MemoryDispatch:
         expired = (task.scope for task in self._store.everything(TASKS) if has_expired(task, task_types, now))
         return _in_turn(expired, None, limit)
 
-    async def release_scopes(self, limit: int) -> Sequence[Scope]:
+    async def release_scopes(self, after: Scope | None, limit: int) -> Sequence[Scope]:
         scopes = sorted(self._store.scopes)
         waiting = (
             scope for scope in scopes if any(r.done_at is None for r in self._store.rows(RELEASES, scope).values())
         )
-        return _in_turn(waiting, None, limit)
+        return _in_turn(waiting, after, limit)
 
     async def queued(self, task_type: TaskType, at_most: int) -> int:
         tasks = self._store.everything(TASKS)

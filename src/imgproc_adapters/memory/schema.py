@@ -1,6 +1,7 @@
 """The tables, with the unique keys, checks and references of the SQL schema."""
 
 from collections.abc import Hashable, Iterable
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from imgproc_adapters.memory.table import Reference, Table
 from imgproc_domain import attempt, grant, job, task
 from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.claim import Lease
+from imgproc_domain.config import ProcessingConfig
 from imgproc_domain.context import Context
 from imgproc_domain.grant import Grant
 from imgproc_domain.ids import AttemptId, GenerationId, GrantId, JobId, MemeId, Sha256, TaskId
@@ -18,9 +20,10 @@ from imgproc_domain.lane import Slot
 from imgproc_domain.meme import Meme
 from imgproc_domain.migration import Generation, SearchState
 from imgproc_domain.policy import Operation
+from imgproc_domain.ports.evidence import EVIDENCE_LIMIT, NAME_LIMIT, REASON_LIMIT, LateResult, Resolved
 from imgproc_domain.ports.execution import Release
 from imgproc_domain.product import TextProduct, VisualProduct
-from imgproc_domain.stage import STAGES, Lane
+from imgproc_domain.stage import STAGES, Lane, TaskType
 from imgproc_domain.task import Task, TaskStatus
 
 
@@ -30,6 +33,16 @@ class LaneSize:
 
     lane: Lane
     size: int
+
+
+@frozen
+class ConfigurationRow:
+    """The only row of its table."""
+
+    id: int
+    config: ProcessingConfig
+    announced_at: datetime
+    alive_until: datetime
 
 
 @frozen
@@ -65,6 +78,7 @@ def _check_task(old: Task | None, new: Task) -> None:
     assert running == (new.lease.owner is not None), "a task is held exactly while it runs"
     assert new.live == (new.completed_at is None), "a task has an end exactly once it is over"
     assert new.status is not TaskStatus.FAILED or new.error is not None, "a failed task has its diagnosis"
+    assert (new.task_type is TaskType.CONTEXT) == (new.grant_id is not None), "I7: agent tasks alone have a grant"
     assert (new.target is None) == (new.stage is None), "leaf tasks have a target, maintenance tasks have none"
 
 
@@ -79,6 +93,14 @@ def _check_attempt(old: Attempt | None, new: Attempt) -> None:
 
 def _check_grant(old: Grant | None, new: Grant) -> None:
     _ended_stays(old.status if old else None, new.status, grant.LIVE)
+
+
+def _check_resolution(old: Resolved | None, new: Resolved) -> None:
+    assert old is None or old == new, "a resolution is never changed"
+    said = new.resolution
+    assert 1 <= len(said.reason) <= REASON_LIMIT, "a resolution has its reason"
+    assert len(said.evidence) <= EVIDENCE_LIMIT, "evidence is bounded"
+    assert 1 <= len(said.resolved_by) <= NAME_LIMIT, "a resolution has its author"
 
 
 def _check_slot(_old: Slot | None, new: Slot) -> None:
@@ -160,9 +182,21 @@ GRANTS: Final[Table[GrantId, Grant]] = Table(
 RELEASES: Final[Table[tuple[Operation, str], Release]] = Table(
     "releases", key=lambda row: (row.operation, row.logical_request_key)
 )
+LATE_RESULTS: Final[Table[tuple[TaskId, AttemptId, int], LateResult]] = Table(
+    "late results",
+    key=lambda row: (row.task_id, row.attempt_id, row.generation),
+    references=lambda row: [("tasks", row.task_id)],
+)
+RESOLUTIONS: Final[Table[tuple[TaskId, AttemptId], Resolved]] = Table(
+    "resolutions",
+    key=lambda row: (row.task_id, row.attempt_id),
+    check=_check_resolution,
+    references=lambda row: [("tasks", row.task_id)],
+)
 SLOTS: Final[Table[tuple[Lane, int], Slot]] = Table(
     "slots", key=lambda row: (row.lane, row.number), check=_check_slot, shared=True
 )
+CONFIGURATION: Final[Table[int, ConfigurationRow]] = Table("configuration", key=lambda row: row.id, shared=True)
 LANES: Final[Table[Lane, LaneSize]] = Table("lanes", key=lambda row: row.lane, shared=True)
 VISUAL: Final[Table[tuple[MemeId, Sha256, str], VisualProduct]] = Table(
     "visual embeddings",

@@ -10,6 +10,8 @@ from attrs import frozen
 from imgproc_adapters.memory.bell import MemoryBell
 from imgproc_adapters.memory.claims import MemoryClaims, MemoryJobClaims
 from imgproc_adapters.memory.clock import Clock
+from imgproc_adapters.memory.configuration import MemoryConfiguration
+from imgproc_adapters.memory.evidence import MemoryEvidence
 from imgproc_adapters.memory.execution import MemoryAttempts, MemoryGrants, MemoryReleases, MemorySlots
 from imgproc_adapters.memory.generations import MemoryGenerations
 from imgproc_adapters.memory.library import MemoryContexts, MemoryMemes, MemoryProducts, MemorySearch
@@ -36,8 +38,10 @@ class MemoryTransaction:
         self.grants = MemoryGrants(session)
         self.releases = MemoryReleases(session)
         self.slots = MemorySlots(session)
+        self.evidence = MemoryEvidence(session)
         self.search = MemorySearch(session)
         self.generations = MemoryGenerations(session)
+        self.configuration = MemoryConfiguration(session)
         self.bell = MemoryBell(session)
 
     @property

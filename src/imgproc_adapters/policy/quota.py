@@ -86,8 +86,8 @@ _RELEASE: Final = statement(
     )
     INSERT INTO policy_reservations AS r (scope_id, operation, logical_request_key, units, acquired_at, returned_at)
     VALUES (%(scope)s, %(operation)s, %(key)s, 0, statement_timestamp(), statement_timestamp())
-    ON CONFLICT (scope_id, operation, logical_request_key) DO UPDATE SET returned_at = EXCLUDED.returned_at
-    WHERE r.committed_at IS NULL AND r.returned_at IS NULL
+    ON CONFLICT (scope_id, operation, logical_request_key)
+    DO UPDATE SET returned_at = EXCLUDED.returned_at, committed_at = NULL WHERE r.returned_at IS NULL
     """
 )
 _SET: Final = statement(

@@ -19,7 +19,7 @@ class Limits:
 
     connect: int = 10
     statement: float | None = 30.0
-    idle_in_transaction: float | None = 10.0
+    idle_in_transaction: float | None = 3.0
     dead_peer: float = 15.0
 
 

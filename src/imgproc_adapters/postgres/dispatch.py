@@ -119,8 +119,8 @@ class PostgresDispatch:
     async def expired_scopes(self, task_types: Collection[TaskType], limit: int) -> Sequence[Scope]:
         return await self._around(_EXPIRED, None, limit, types=Texts(task_types))
 
-    async def release_scopes(self, limit: int) -> Sequence[Scope]:
-        return await self._around(_RELEASES, None, limit)
+    async def release_scopes(self, after: Scope | None, limit: int) -> Sequence[Scope]:
+        return await self._around(_RELEASES, after, limit)
 
     async def queued(self, task_type: TaskType, at_most: int) -> int:
         ((count,),) = await self._rows(_QUEUED[task_type], limit=at_most)

@@ -44,7 +44,7 @@ def translate(error: BaseException) -> BaseException:
             return Conflict("the database ended the transaction in favour of another one")
         case psycopg.DataError():
             return InvalidValue(f"the database refused a value ({error.sqlstate or 'not representable'})")
-        case _ if isinstance(error, _UNAVAILABLE):
+        case _ if isinstance(error, _UNAVAILABLE) or _is_out_of_step(error):
             return DatabaseUnavailable(f"the database did not answer: {_reason(error)}")
         case _:
             return error
@@ -69,6 +69,11 @@ def translated() -> Iterator[None]:
         if known is error:
             raise
         raise known from error
+
+
+def _is_out_of_step(error: BaseException) -> bool:
+    """Whether psycopg itself met what no server answers, as when a pooler adds its own end to that of the server."""
+    return isinstance(error, psycopg.InternalError) and error.sqlstate is None
 
 
 def _reason(error: BaseException) -> str:

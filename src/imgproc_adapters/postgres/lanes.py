@@ -35,15 +35,23 @@ _HELD: Final = statement(
     WHERE lane = %(lane)s AND scope_id = %(scope)s AND task_id = ANY (%(ids)s)
     """
 )
+# `resize` locks all of a lane in the order of its numbers, so whoever locks several slots does, or two would wait for
+# each other in a circle.
 _FREE: Final = statement(
     """
+    WITH n AS MATERIALIZED (
+        SELECT s.number, g.free_at
+        FROM lane_slots s JOIN unnest(%(ids)s, %(generation)s, %(free_at)s) AS g (task_id, generation, free_at)
+            ON s.task_id = g.task_id AND s.generation = g.generation
+        WHERE s.lane = %(lane)s AND s.scope_id = %(scope)s
+        ORDER BY s.number FOR NO KEY UPDATE OF s
+    )
     UPDATE lane_slots s
     SET scope_id = CASE WHEN n.free_at IS NULL THEN NULL ELSE s.scope_id END,
         task_id = CASE WHEN n.free_at IS NULL THEN NULL ELSE s.task_id END,
         generation = CASE WHEN n.free_at IS NULL THEN NULL ELSE s.generation END,
         free_at = n.free_at
-    FROM unnest(%(ids)s, %(generation)s, %(free_at)s) AS n (task_id, generation, free_at)
-    WHERE s.lane = %(lane)s AND s.scope_id = %(scope)s AND s.task_id = n.task_id AND s.generation = n.generation
+    FROM n WHERE s.lane = %(lane)s AND s.number = n.number
     RETURNING s.surplus
     """
 )
@@ -58,10 +66,14 @@ _GROW: Final = statement(
 _SHRINK: Final = statement(
     "UPDATE lane_slots SET surplus = true WHERE lane = %(lane)s AND number > %(size)s AND NOT surplus"
 )
+# A surplus slot that is locked at this moment is being freed by somebody who drops it next.
 _DROP_SURPLUS: Final = statement(
     """
-    DELETE FROM lane_slots
-    WHERE lane = %(lane)s AND surplus AND (scope_id IS NULL OR free_at <= statement_timestamp())
+    DELETE FROM lane_slots WHERE lane = %(lane)s AND number = ANY (ARRAY(
+        SELECT number FROM lane_slots
+        WHERE lane = %(lane)s AND surplus AND (scope_id IS NULL OR free_at <= statement_timestamp())
+        FOR UPDATE SKIP LOCKED
+    ))
     """
 )
 

@@ -1,8 +1,8 @@
 """Every table. ``scope_id`` leads every key, unique key, foreign key and hot index; tests read the catalog to be sure.
 
-Two reference tables have no scope: ``lane_slots`` bounds a lane over all scopes, and ``embedding_spaces`` remembers
-which dimension a space was first used with. Errors and owners are plain text; statuses are text with a CHECK made
-from the domain's enum.
+Three reference tables have no scope: ``lane_slots`` bounds a lane over all scopes, ``embedding_spaces`` remembers
+which dimension a space was first used with, and ``processing_configuration`` is what every process works with. Errors
+and owners are plain text; statuses are text with a CHECK made from the domain's enum.
 """
 
 from typing import Final
@@ -24,11 +24,14 @@ from imgproc_adapters.postgres.tables_library import (
 )
 from imgproc_adapters.postgres.tables_policy import policy_quotas, policy_reservations
 from imgproc_adapters.postgres.tables_processing import (
+    execution_resolutions,
     grant_releases,
     image_processing_jobs,
     image_processing_stages,
     lane_slots,
+    late_results,
     operation_grants,
+    processing_configuration,
     task_attempts,
     tasks,
 )
@@ -39,15 +42,18 @@ __all__ = [
     "cache_generation_entries",
     "cache_generations",
     "embedding_spaces",
+    "execution_resolutions",
     "grant_releases",
     "image_processing_jobs",
     "image_processing_stages",
     "lane_slots",
+    "late_results",
     "meme_contexts",
     "memes",
     "operation_grants",
     "policy_quotas",
     "policy_reservations",
+    "processing_configuration",
     "scopes",
     "search_migrations",
     "search_vectors",

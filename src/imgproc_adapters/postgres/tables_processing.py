@@ -23,8 +23,9 @@ from imgproc_adapters.postgres.schema import (
     time,
     uuid,
 )
-from imgproc_domain import attempt, grant, job, task
+from imgproc_domain import attempt, grant, job, outcome, task
 from imgproc_domain.attempt import AttemptStatus
+from imgproc_domain.claim import Fence
 from imgproc_domain.job import JobStatus
 from imgproc_domain.policy import Operation
 from imgproc_domain.stage import IMAGE_TASK_TYPES, Lane, ReverseImagePolicy, Stage, TaskType
@@ -132,6 +133,7 @@ tasks: Final = Table(
     check("tasks", "running", f"(status = '{TaskStatus.RUNNING}') = (lease_owner IS NOT NULL)"),
     check("tasks", "terminal", f"({TASK_IS_LIVE}) = (completed_at IS NULL)"),
     check("tasks", "failed", f"status <> '{TaskStatus.FAILED}' OR error_code IS NOT NULL"),
+    check("tasks", "grant", f"(task_type = '{TaskType.CONTEXT}') = (grant_id IS NOT NULL)"),
     check("tasks", "counters", "failures >= 0 AND lease_losses >= 0"),
     sha256_check("tasks", "image_sha256"),
     *lease_checks("tasks"),
@@ -191,6 +193,14 @@ task_attempts: Final = Table(
     check("task_attempts", "deadline", "(external_started_at IS NULL) = (hard_deadline_at IS NULL)"),
     sha256_check("task_attempts", "input_digest"),
     *diagnosis_checks("task_attempts"),
+    index(
+        "task_attempts",
+        "unknown",
+        "scope_id",
+        "task_id",
+        "attempt_no",
+        where=f"status = '{AttemptStatus.UNKNOWN}'",
+    ),
     postgresql_with={"fillfactor": 50},
 )
 
@@ -258,4 +268,54 @@ lane_slots: Final = Table(
     check("lane_slots", "number", "number >= 1"),
     check("lane_slots", "holder", "num_nonnulls(scope_id, task_id, generation) IN (0, 3)"),
     postgresql_with={"fillfactor": 50},
+)
+
+# One row a claim at most: what came back after the claim was gone. It is read by people alone.
+late_results: Final = Table(
+    "late_results",
+    METADATA,
+    key("scope_id"),
+    uuid("task_id"),
+    key("attempt_id"),
+    Column("generation", Integer, nullable=False),
+    Column("fence", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    *diagnosis_columns(),
+    time("noted_at"),
+    primary("late_results", "scope_id", "task_id", "attempt_id", "generation"),
+    refers("late_results", "task_id", "tasks"),
+    check("late_results", "fence", f"fence {one_of(Fence)}"),
+    check("late_results", "outcome", f"outcome {one_of(outcome.Kind)}"),
+    *diagnosis_checks("late_results"),
+)
+
+execution_resolutions: Final = Table(
+    "execution_resolutions",
+    METADATA,
+    key("scope_id"),
+    uuid("task_id"),
+    key("attempt_id"),
+    Column("reason", Text, nullable=False),
+    Column("owner_dead", Boolean, nullable=False),
+    Column("call_over", Boolean, nullable=False),
+    Column("evidence", Text, nullable=False),
+    Column("resolved_by", Text, nullable=False),
+    time("resolved_at"),
+    primary("execution_resolutions", "scope_id", "task_id", "attempt_id"),
+    refers("execution_resolutions", "task_id", "tasks"),
+    check("execution_resolutions", "reason", "length(reason) BETWEEN 1 AND 500"),
+    check("execution_resolutions", "evidence", "length(evidence) <= 4000"),
+    check("execution_resolutions", "resolved_by", "length(resolved_by) BETWEEN 1 AND 200"),
+)
+
+processing_configuration: Final = Table(
+    "processing_configuration",
+    METADATA,
+    Column("id", Integer, nullable=False, autoincrement=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("configuration", Text, nullable=False),
+    time("announced_at"),
+    time("alive_until"),
+    primary("processing_configuration", "id"),
+    check("processing_configuration", "one", "id = 1"),
 )

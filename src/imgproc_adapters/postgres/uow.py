@@ -10,7 +10,9 @@ from psycopg import AsyncConnection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from imgproc_adapters.postgres.claims import PostgresClaims, PostgresJobClaims
+from imgproc_adapters.postgres.configuration import PostgresConfiguration
 from imgproc_adapters.postgres.errors import translate_commit, translated
+from imgproc_adapters.postgres.evidence import PostgresEvidence
 from imgproc_adapters.postgres.execution import PostgresAttempts, PostgresGrants, PostgresReleases
 from imgproc_adapters.postgres.generations import PostgresGenerations
 from imgproc_adapters.postgres.lanes import PostgresSlots
@@ -53,8 +55,10 @@ class PostgresTransaction:
         self.grants = PostgresGrants(session)
         self.releases = PostgresReleases(session)
         self.slots = PostgresSlots(session)
+        self.evidence = PostgresEvidence(session)
         self.search = PostgresSearch(session)
         self.generations = PostgresGenerations(session)
+        self.configuration = PostgresConfiguration(session)
         self.bell = PostgresBell(session)
 
     @property

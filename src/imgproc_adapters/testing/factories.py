@@ -90,7 +90,9 @@ def make_job(
 def make_task(
     job: Job, stage: Stage = Stage.VISUAL, *, available_at: datetime = LONG_AGO, grant_id: GrantId | None = None
 ) -> Task:
-    """Return a queued leaf task of the job."""
+    """Return a queued leaf task of the job; an agent task names a grant, which `make_grant` makes."""
+    if stage is Stage.AGENT and grant_id is None:
+        grant_id = GrantId(new_id())
     target = Target(job.job_id, job.meme_id, job.image_sha256, job.config_fingerprint, job.reverse_image_policy)
     return Task(
         scope=job.scope,
@@ -133,11 +135,11 @@ def make_attempt(task: Task, number: int = 1, *, attempt_id: str | None = None) 
 
 
 def make_grant(task: Task, *, key: str | None = None, operation: Operation = Operation.ANALYSIS_AGENT) -> Grant:
-    """Return an acquired grant associated with the leaf task."""
+    """Return the acquired grant that the task names, or another one associated with it."""
     assert task.target is not None, "only leaf tasks have grants"
     return Grant(
         scope=task.scope,
-        grant_id=GrantId(new_id()),
+        grant_id=task.grant_id or GrantId(new_id()),
         operation=operation,
         logical_request_key=key or f"agent:{task.task_id}",
         fingerprint=digest(str(task.task_id)).hex,

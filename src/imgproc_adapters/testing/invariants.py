@@ -159,7 +159,7 @@ def _slots(view: View) -> Iterator[str]:
     agent_tasks = {row.task_id for row in view.tasks if row.task_type is TaskType.CONTEXT}
     for row in view.attempts:
         undecided = row.status in (AttemptStatus.EXTERNAL_STARTED, AttemptStatus.UNKNOWN)
-        in_flight = undecided and not _is_past(row.hard_deadline_at, view)
+        in_flight = undecided and not _is_past(row.hard_deadline_at, view) and row.attempt_id not in view.attested
         if row.task_id in agent_tasks and in_flight and (Lane.AGENT, row.task_id) not in taken:
             yield f"I18: the call of task {row.task_id} may be running without a slot"
 

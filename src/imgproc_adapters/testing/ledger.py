@@ -15,13 +15,19 @@ Phase = Literal["started", "ended"]
 
 @frozen
 class Call:
-    """One end of one call. ``key`` says what was asked: an attempt's id, a file's name, a text. ``at`` is monotonic."""
+    """One end of one call. ``key`` says what was asked: an attempt's id, a file's name, a text. ``at`` is monotonic.
+
+    Where the side that is called is simulated as well, ``outcome`` is how it ends the call, and ``until`` when: both
+    are settled as the call starts, whatever becomes of the caller.
+    """
 
     model: str
     key: str
     phase: Phase
     at: float
     process: int
+    outcome: str | None = None
+    until: float | None = None
 
 
 class Ledger(Protocol):
@@ -29,8 +35,8 @@ class Ledger(Protocol):
     def calls(self) -> list[Call]: ...
 
 
-def _call(model: str, key: str, phase: Phase) -> Call:
-    return Call(model, key, phase, time.monotonic(), os.getpid())
+def _call(model: str, key: str, phase: Phase, outcome: str | None = None, until: float | None = None) -> Call:
+    return Call(model, key, phase, time.monotonic(), os.getpid(), outcome, until)
 
 
 @define
@@ -52,8 +58,8 @@ class FileLedger:
 
     path: Path
 
-    def note(self, model: str, key: str, phase: Phase) -> None:
-        line = json.dumps(asdict(_call(model, key, phase))) + "\n"
+    def note(self, model: str, key: str, phase: Phase, outcome: str | None = None, until: float | None = None) -> None:
+        line = json.dumps(asdict(_call(model, key, phase, outcome, until))) + "\n"
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _PRIVATE)
         try:
             os.write(file, line.encode())
@@ -61,9 +67,18 @@ class FileLedger:
             os.close(file)
 
     def calls(self) -> list[Call]:
+        return self.since(0)[0]
+
+    def since(self, place: int) -> tuple[list[Call], int]:
+        """Return what was noted behind ``place``, 0 being the beginning, and the place to go on from."""
         if not self.path.exists():
-            return []
-        return [Call(**json.loads(line)) for line in self.path.read_text(encoding="utf-8").splitlines()]
+            return [], place
+        with self.path.open("rb") as file:
+            file.seek(place)
+            lines = file.read().splitlines(keepends=True)
+        # the last one may still be on its way to the disk
+        whole = [line for line in lines if line.endswith(b"\n")]
+        return [Call(**json.loads(line)) for line in whole], place + sum(map(len, whole))
 
 
 def started(ledger: Ledger, model: str) -> list[str]:

@@ -93,6 +93,10 @@ class ScriptedAgent:
     _seen: set[AttemptId] = field(init=False, factory=set)
     _finished: dict[AttemptId, AgentAnswer | Declined] = field(init=False, factory=dict)
 
+    def answered(self, attempt_id: AttemptId) -> bool:
+        """Whether the provider came to an end with this attempt, whoever heard of it."""
+        return attempt_id in self._finished
+
     async def describe(self, call: AgentCall) -> AgentAnswer | Declined | Lost:
         self.ledger.note(AGENT, call.attempt_id, "started")
         self._seen.add(call.attempt_id)

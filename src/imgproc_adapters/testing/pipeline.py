@@ -8,7 +8,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from attrs import Factory, define, frozen
 from hypothesis import strategies as st
@@ -25,13 +25,16 @@ from imgproc_adapters.testing.observer import RecordingObserver
 from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_adapters.testing.view import View
 from imgproc_adapters.testing.world import World
+from imgproc_domain.attempt import Replay
 from imgproc_domain.claim import Claim
 from imgproc_domain.context import Description
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import (
+    CallMayBeRunning,
     Conflict,
     ContextConflict,
     DatabaseUnavailable,
+    ExecutionAlreadyResolved,
     GenerationPolicyConflict,
     JobNotRetryable,
     MemeNotFound,
@@ -71,8 +74,10 @@ FAULTS: Final = st.sampled_from([Fault.REFUSED, Fault.ROLLED_BACK, Fault.COMMIT_
 PICK: Final = st.integers(0, 5)
 
 _EXPECTED: Final = (
+    CallMayBeRunning,
     Conflict,
     ContextConflict,
+    ExecutionAlreadyResolved,
     GenerationPolicyConflict,
     JobNotRetryable,
     MemeNotFound,
@@ -87,11 +92,15 @@ _ANSWERS: Final[dict[str, Declined | Lost]] = {
 
 @frozen
 class Site:
-    """Adapters over an empty database (slots apart), a scope nobody else uses, and a way to see all its rows."""
+    """Adapters over an empty database (slots apart), a scope nobody else uses, and a way to see all its rows.
+
+    ``elapse`` makes everything that waits for a time wait so much shorter, as if that time had passed.
+    """
 
     world: World
     scope: Scope
     view: Callable[[], Awaitable[View]]
+    elapse: Callable[[timedelta], Coroutine[None, None, None]]
     close: Callable[[], Coroutine[None, None, None]]
 
 
@@ -102,6 +111,7 @@ class Hand:
     execution: Execution
     doomed: bool
     running: bool = False
+    age: timedelta = timedelta(0)
 
 
 @define
@@ -117,13 +127,15 @@ class Notes:
 class PipelineMachine(RuleBasedStateMachine):
     """Upload, edit, replace, delete, retry, reconcile, claim, start, finish, expire; crashes and denials between."""
 
+    replay: ClassVar[Replay] = Replay.NEVER
+
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.site = self.runner.run(self.open_site())
         self.ledger = MemoryLedger()
-        self.policy = RememberingPolicy()
-        self.agent = ScriptedAgent(ledger=self.ledger)
+        self.policy = self.open_policy()
+        self.agent = ScriptedAgent(ledger=self.ledger, replay=self.replay)
         self.faulty = FaultyUnitOfWork(self.site.world.uow)
         self.steady = self._deployment(timedelta(hours=1))
         self.doomed = self._deployment(timedelta(0))
@@ -134,6 +146,9 @@ class PipelineMachine(RuleBasedStateMachine):
     @abstractmethod
     async def open_site(self) -> Site:
         """Open the adapters under test, on the event loop that the machine runs on."""
+
+    def open_policy(self) -> RememberingPolicy:
+        return RememberingPolicy()
 
     def _deployment(self, lease: timedelta) -> Deployment:
         """A worker whose leases are of length zero has lost them as soon as it claims: that is how workers die here."""
@@ -169,21 +184,21 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule(content=CONTENTS, policy=POLICIES)
     def a_picture_is_uploaded(self, content: str, policy: ReverseImagePolicy) -> None:
-        found = self.attempt(upload(self.steady, self.site.scope, "a.png", _bytes(content), policy))
+        found = self.attempt(upload(self.steady, self.site.scope, "a.png", content_of(content), policy))
         if found is not None:
             self._remember(found.meme.meme_id, found.job.job_id if found.job else None)
 
     @rule(content=CONTENTS, fault=FAULTS)
     def an_upload_meets_a_fault(self, content: str, fault: Fault) -> None:
         self.faulty.plan(fault)
-        self.attempt(upload(self.steady, self.site.scope, "a.png", _bytes(content), ReverseImagePolicy.FORBID))
+        self.attempt(upload(self.steady, self.site.scope, "a.png", content_of(content), ReverseImagePolicy.FORBID))
         # a denied upload meets no transaction
         self.faulty.forget()
 
     @precondition(lambda self: self.notes.memes)
     @rule(pick=PICK, words=WORDS, revision=st.none() | st.integers(0, 2))
     def a_context_is_edited(self, pick: int, words: str, revision: int | None) -> None:
-        meme_id = _chosen(self.notes.memes, pick)
+        meme_id = chosen(self.notes.memes, pick)
         known = self.before.contexts if self.before else ()
         current = next((c.revision for c in known if c.meme_id == meme_id), 0)
         seen = current if revision is None else revision
@@ -192,20 +207,20 @@ class PipelineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.notes.memes)
     @rule(pick=PICK, content=CONTENTS)
     def a_picture_is_replaced(self, pick: int, content: str) -> None:
-        meme_id = _chosen(self.notes.memes, pick)
-        found = self.attempt(replace_picture(self.steady, self.site.scope, meme_id, None, _bytes(content)))
+        meme_id = chosen(self.notes.memes, pick)
+        found = self.attempt(replace_picture(self.steady, self.site.scope, meme_id, None, content_of(content)))
         if found is not None and found[1] is not None:
             self._remember(meme_id, found[1].job_id)
 
     @precondition(lambda self: self.notes.memes)
     @rule(pick=PICK)
     def a_picture_is_deleted(self, pick: int) -> None:
-        self.attempt(delete_meme(self.steady, self.site.scope, _chosen(self.notes.memes, pick)))
+        self.attempt(delete_meme(self.steady, self.site.scope, chosen(self.notes.memes, pick)))
 
     @precondition(lambda self: self.notes.jobs)
     @rule(pick=PICK, policy=st.none() | POLICIES)
     def a_job_is_retried(self, pick: int, policy: ReverseImagePolicy | None) -> None:
-        job = self.attempt(retry_job(self.steady, self.site.scope, _chosen(self.notes.jobs, pick), policy))
+        job = self.attempt(retry_job(self.steady, self.site.scope, chosen(self.notes.jobs, pick), policy))
         if job is not None:
             self._remember(job.meme_id, job.job_id)
 
@@ -229,14 +244,14 @@ class PipelineMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(not hand.running for hand in self.notes.hands))
     @rule(pick=PICK, faults=st.just([]) | st.lists(st.just(Fault.NONE) | FAULTS, min_size=1, max_size=3))
     def a_call_is_started(self, pick: int, faults: list[Fault]) -> None:
-        hand = _chosen([hand for hand in self.notes.hands if not hand.running], pick)
+        hand = chosen([hand for hand in self.notes.hands if not hand.running], pick)
         self.faulty.plan(*faults)
         ready = self.attempt(start(self.steady, self.site.scope, [hand.execution]))
         self.faulty.forget()
         self.notes.hands.remove(hand)
         for execution in ready.running if ready else ():
-            assert not hand.doomed, "a claim that has expired starts no call"
-            self.notes.hands.append(Hand(execution, doomed=False, running=True))
+            assert execution.look_up or not hand.doomed, "a claim that has expired starts no call"
+            self.notes.hands.append(Hand(execution, hand.doomed, running=True))
         for execution in ready.decided if ready else ():
             assert execution.outcome is not None, "a decided execution has its outcome"
             self._settle(execution, execution.outcome, hand.doomed)
@@ -244,20 +259,20 @@ class PipelineMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(hand.running for hand in self.notes.hands))
     @rule(pick=PICK, answer=st.sampled_from(["good", "good", "good", *_ANSWERS]), fault=st.none() | FAULTS)
     def a_call_ends(self, pick: int, answer: str, fault: Fault | None) -> None:
-        hand = _chosen([hand for hand in self.notes.hands if hand.running], pick)
+        hand = chosen([hand for hand in self.notes.hands if hand.running], pick)
         self.notes.hands.remove(hand)
         if hand.execution.task.task_type is TaskType.CONTEXT and answer in _ANSWERS:
             self.agent.script.then(_ANSWERS[answer])
         outcome = self.runner.run(_performed(self.steady, hand.execution))
         if fault is not None:
             self.faulty.plan(fault)
-        self._settle(hand.execution, outcome, doomed=False)
+        self._settle(hand.execution, outcome, hand.doomed)
         self.faulty.forget()
 
     @precondition(lambda self: any(hand.doomed for hand in self.notes.hands))
     @rule(pick=PICK)
     def a_dead_worker_writes_back(self, pick: int) -> None:
-        hand = _chosen([hand for hand in self.notes.hands if hand.doomed], pick)
+        hand = chosen([hand for hand in self.notes.hands if hand.doomed], pick)
         self.notes.hands.remove(hand)
         self._settle(hand.execution, Succeeded(None), doomed=True)
 
@@ -265,7 +280,7 @@ class PipelineMachine(RuleBasedStateMachine):
     @rule(pick=PICK)
     def a_running_worker_is_lost(self, pick: int) -> None:
         """Take the lease from a call in flight, then let its late result arrive: it must change nothing."""
-        hand = _chosen([hand for hand in self.notes.hands if hand.running], pick)
+        hand = chosen([hand for hand in self.notes.hands if hand.running], pick)
         self.notes.hands.remove(hand)
         self.site.world.heartbeat.renew([hand.execution.claim], timedelta(0))
         self.attempt(expire_leases(self.steady, self.site.scope, IMAGE_TASK_TYPES, 10))
@@ -310,8 +325,7 @@ class PipelineMachine(RuleBasedStateMachine):
         return await reconcile_due(deployment, self.site.world.dispatch, self.site.scope, OWNER, limit)
 
     def _settle(self, execution: Execution, outcome: Outcome, doomed: bool) -> None:
-        attempt_id = execution.attempt.attempt_id if execution.attempt else None
-        item = Settling(execution.claim, attempt_id, outcome)
+        item = settling(execution, outcome)
         answers: Sequence[Settled | Fenced] | None = self.attempt(settle(self.steady, self.site.scope, [item]))
         if doomed and answers is not None:
             assert all(isinstance(answer, Fenced) for answer in answers), "I4: a lost claim wrote back"
@@ -325,6 +339,7 @@ class PipelineMachine(RuleBasedStateMachine):
             await expire_leases(self.steady, scope, IMAGE_TASK_TYPES, 50)
             await self._reconcile(self.steady, 50)
             await self._run_once()
+            await self.site.elapse(self.agent.hard_deadline)
             view = await self.site.view()
             if not _live(view):
                 break
@@ -333,28 +348,26 @@ class PipelineMachine(RuleBasedStateMachine):
         self._assert_nothing_left(await self.site.view())
 
     async def _run_once(self) -> None:
-        scope = self.site.scope
         for task_type in sorted(IMAGE_TASK_TYPES):
-            executions = await claim_tasks(self.steady, scope, task_type, SLOTS, OWNER)
-            ready = await start(self.steady, scope, executions)
-            ended = [(e, await perform(self.steady, e)) for e in ready.running]
-            ended += [(e, e.outcome) for e in ready.decided if e.outcome is not None]
-            items = [Settling(e.claim, e.attempt.attempt_id if e.attempt else None, outcome) for e, outcome in ended]
-            if items:
-                await settle(self.steady, scope, items)
+            await self._run_type(task_type)
+
+    async def _run_type(self, task_type: TaskType) -> None:
+        scope = self.site.scope
+        ready = await start(self.steady, scope, await claim_tasks(self.steady, scope, task_type, SLOTS, OWNER))
+        items = [settling(e, await perform(self.steady, e)) for e in ready.running]
+        items += [settling(e, e.outcome) for e in ready.decided if e.outcome is not None]
+        if items:
+            await settle(self.steady, scope, items)
 
     def _assert_nothing_left(self, view: View) -> None:
         check_invariants(view, self.before)
         waiting = [row for row in view.slots if row.task_id is not None and row.free_at is None]
         assert not waiting, f"I18: slots that nobody will free: {waiting}"
-        blocked_by_slots = any(row.free_at is not None for row in view.slots)
-        live = _live(view)
-        assert not live or blocked_by_slots, f"work that nobody finishes: {live}"
-        if not live:
-            assert not self.policy.reserved, f"I8: reservations that nobody gave back: {self.policy.reserved}"
+        assert not _live(view), f"work that nobody finishes: {_live(view)}"
+        assert not self.policy.reserved, f"I8: reservations that nobody gave back: {self.policy.reserved}"
 
 
-async def _bytes(content: str) -> AsyncIterator[bytes]:
+async def content_of(content: str) -> AsyncIterator[bytes]:
     yield content.encode()
 
 
@@ -362,11 +375,15 @@ async def _performed(deployment: Deployment, execution: Execution) -> Outcome:
     return await perform(deployment, execution)
 
 
+def settling(execution: Execution, outcome: Outcome) -> Settling:
+    return Settling(execution.claim, execution.attempt.attempt_id if execution.attempt else None, outcome)
+
+
 async def _seen(view: Callable[[], Awaitable[View]]) -> View:
     return await view()
 
 
-def _chosen(items: Sequence[T], pick: int) -> T:
+def chosen(items: Sequence[T], pick: int) -> T:
     return items[pick % len(items)]
 
 

@@ -58,8 +58,7 @@ class RememberingPolicy:
 
     async def release(self, scope: Scope, operation: Operation, logical_request_key: str) -> bool:
         key = (scope, operation, logical_request_key)
-        if self.known.get(key) is not Reservation.COMMITTED:
-            self.known[key] = Reservation.RELEASED
+        self.known[key] = Reservation.RELEASED
         return True
 
     def _denied(self, operation: Operation) -> bool:

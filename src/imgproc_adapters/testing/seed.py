@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
-from imgproc_adapters.testing.factories import make_job, make_meme, make_task
+from imgproc_adapters.testing.factories import make_grant, make_job, make_meme, make_task
 from imgproc_adapters.testing.world import World
 from imgproc_domain import task as tasks
 from imgproc_domain.attempt import Attempt
@@ -64,10 +64,15 @@ async def store_jobs(world: World, count: int, scope: Scope = A) -> list[Job]:
     return jobs
 
 
+async def new_tasks(world: World, count: int, stage: Stage, scope: Scope = A) -> list[Task]:
+    """Return queued tasks that are not stored yet, each of a stored meme and job of its own, oldest id first."""
+    return [make_task(job, stage) for job in await store_jobs(world, count, scope)]
+
+
 async def store_tasks(world: World, count: int, stage: Stage = Stage.VISUAL, scope: Scope = A) -> list[Task]:
-    """Store queued tasks, each of a meme and job of its own, and return them oldest id first."""
-    tasks = [make_task(job, stage) for job in await store_jobs(world, count, scope)]
-    await store(world, *tasks)
+    """Store queued tasks, each of a meme and job of its own and with its grant, and return them oldest id first."""
+    tasks = await new_tasks(world, count, stage, scope)
+    await store(world, *tasks, *(make_grant(task) for task in tasks if task.grant_id))
     return tasks
 
 

@@ -1,6 +1,6 @@
 """Everything stored, at one moment, for the invariants to look at."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from attrs import frozen
@@ -10,6 +10,7 @@ from imgproc_adapters.memory.store import MemoryStore
 from imgproc_domain.attempt import Attempt
 from imgproc_domain.context import Context
 from imgproc_domain.grant import Grant
+from imgproc_domain.ids import AttemptId
 from imgproc_domain.job import Job
 from imgproc_domain.lane import Slot
 from imgproc_domain.meme import Meme
@@ -20,7 +21,10 @@ from imgproc_domain.task import Task
 
 @frozen
 class View:
-    """The rows of one scope, and every lane slot. ``findable`` and ``text`` are the searchable and all text vectors."""
+    """The rows of one scope, and every lane slot. ``findable`` and ``text`` are the searchable and all text vectors.
+
+    ``attested`` are the attempts of which an operator attested that their call is over.
+    """
 
     scope: Scope
     now: datetime
@@ -34,6 +38,7 @@ class View:
     visual: Sequence[VisualProduct] = ()
     text: Sequence[TextProduct] = ()
     findable: Sequence[TextProduct] = ()
+    attested: Collection[AttemptId] = ()
 
 
 def memory_view(store: MemoryStore, scope: Scope, now: datetime) -> View:
@@ -51,4 +56,5 @@ def memory_view(store: MemoryStore, scope: Scope, now: datetime) -> View:
         visual=list(store.rows(schema.VISUAL, scope).values()),
         text=list(store.rows(schema.TEXT, scope).values()),
         findable=list(store.rows(schema.FINDABLE, scope).values()),
+        attested=[r.attempt_id for r in store.rows(schema.RESOLUTIONS, scope).values() if r.resolution.attested],
     )

@@ -28,6 +28,8 @@ _COMMANDS: Final = {
     "search": "Find pictures by what they mean.",
     "status": "Show what is queued, running, done and stuck.",
     "retry": "Process pictures again that did not succeed.",
+    "unknown": "Look at calls of which nobody knows the outcome, and close them.",
+    "check-invariants": "Check that the stored rows keep every promise of the domain.",
     "doctor": "Check that everything imgproc needs is there.",
     "demo": "See it work on sample pictures, or your own.",
 }
@@ -42,7 +44,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"imgproc_app.cli.{cmd_name}_command").command
+        command: click.Command = importlib.import_module(_module_of(cmd_name)).command
         known = {parameter.name for parameter in command.params}
         command.params += [option for option in global_options() if option.name not in known]
         return command
@@ -60,6 +62,10 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _module_of(cmd_name: str) -> str:
+    return f"imgproc_app.cli.{cmd_name.replace('-', '_')}_command"
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

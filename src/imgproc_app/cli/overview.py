@@ -15,6 +15,7 @@ from imgproc_domain.job import RETRYABLE, Job, JobStatus
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import LANE_OF, TASK_TYPE_OF, Lane, TaskType
 from imgproc_domain.task import TaskStatus
+from imgproc_domain.usecases.configuration import configuration_in_force
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.views import JobView, get_images, job_counts
 
@@ -48,13 +49,17 @@ class Stuck:
 
 @frozen
 class Overview:
-    """``unattended``: work waits that a worker would have taken by now."""
+    """``unattended``: work waits that a worker would have taken by now.
+
+    ``superseded``: other models or another agent than those of this command's settings are in force.
+    """
 
     counts: Mapping[JobStatus, int]
     lanes: tuple[LaneState, ...]
     stuck: tuple[Stuck, ...]
     more_stuck: bool
     unattended: bool = False
+    superseded: bool = False
 
     @property
     def empty(self) -> bool:
@@ -75,11 +80,14 @@ class Overview:
             "not_succeeded": [_stuck_document(stuck) for stuck in self.stuck],
             "more_not_succeeded": self.more_stuck,
             "no_worker": self.unattended,
+            "superseded": self.superseded,
         }
 
     def remarks(self) -> Sequence[str]:
         """Return why work does not go on, one sentence a reason."""
         found = [_lost_in_words(lane.lane, lane.lost) for lane in self.lanes if lane.lost]
+        if self.superseded:
+            found.append("other models or another agent are in force: workers with these settings wait for their end")
         if self.unattended:
             found.append("no worker is running: 'imgproc serve' or 'imgproc worker' processes what waits")
         return found
@@ -118,7 +126,9 @@ async def look(runtime: Runtime) -> Overview:
     pictures = await get_images(runtime.deployment, runtime.scope, [job.meme_id for job in stuck])
     named = [Stuck(pictures[job.meme_id].meme.filename, job) for job in stuck if job.meme_id in pictures]
     unattended = await _unattended(runtime, lanes)
-    return Overview(counts, tuple(lanes), tuple(named[:_SHOWN]), len(named) > _SHOWN, unattended)
+    in_force = await configuration_in_force(runtime.deployment, runtime.scope)
+    superseded = in_force.fingerprint != runtime.deployment.config.fingerprint
+    return Overview(counts, tuple(lanes), tuple(named[:_SHOWN]), len(named) > _SHOWN, unattended, superseded)
 
 
 async def not_succeeded(deployment: Deployment, scope: Scope) -> AsyncIterator[Job]:
@@ -224,4 +234,4 @@ def _stuck_document(stuck: Stuck) -> Mapping[str, object]:
 def _hint(job: Job) -> str:
     if job.retry_at is not None:
         return f"not before {job.retry_at:%Y-%m-%d %H:%M}"
-    return "check the provider first" if job.status is JobStatus.UNKNOWN else "imgproc retry"
+    return "imgproc unknown list" if job.status is JobStatus.UNKNOWN else "imgproc retry"

@@ -99,11 +99,13 @@ class LaneRunner:
         for execution in started.decided:
             assert execution.outcome is not None, "a decided execution has its outcome"
             self._put(execution, execution.outcome)
-        for execution in started.running:
+        going = [execution for execution in started.running if execution.claim not in self._lost]
+        for execution in going:
             running = asyncio.create_task(self._perform(self._deployment, execution))
             running.add_done_callback(partial(self._ended, execution))
             self._running[execution.claim] = running
-        alive = {execution.claim for execution in (*started.running, *started.decided)}
+        alive = {execution.claim for execution in (*going, *started.decided)}
+        # fenced on the way, or lost since: without a call, what is left is decided by recovery
         self.settled([execution.claim for execution in executions if execution.claim not in alive])
 
     def _ended(self, execution: Execution, running: "asyncio.Task[Outcome]") -> None:
@@ -137,11 +139,13 @@ class LaneRunner:
             self._lost.discard(claim)
 
     def lost(self, claims: Collection[Claim]) -> None:
-        """Stop the local execution of claims whose lease was lost."""
+        """Stop the local execution of claims whose lease was lost; one that is just being started never begins."""
         for claim in claims:
-            running = self._running.get(claim)
+            if claim not in self._running:
+                continue
+            self._lost.add(claim)
+            running = self._running[claim]
             if running is not None:
-                self._lost.add(claim)
                 running.cancel()
 
     async def finish(self, within: float) -> None:

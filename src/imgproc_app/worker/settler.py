@@ -26,31 +26,55 @@ class Settler:
         self._deployment = deployment
         self._done = done
         self._retry_after = retry_after
+        self._lease = deployment.limits.lease.total_seconds()
         self._waiting: dict[Scope, list[Settling]] = defaultdict(list)
+        self._writing: dict[Scope, list[Settling]] = {}
         self._arrived = asyncio.Event()
         self._closing = False
+        self._bound: asyncio.Timeout | None = None
 
     def put(self, item: Settling) -> None:
         self._waiting[item.claim.scope].append(item)
         self._arrived.set()
 
     async def run(self) -> None:
-        """Write batches until `close` was called and nothing is left."""
+        """Write batches until `close` was called and nothing is left.
+
+        From then on that takes one lease at most, however many scopes there are and whatever the database does: what
+        is not written by then is left to lease recovery.
+        """
+        try:
+            async with asyncio.timeout(self._lease if self._closing else None) as self._bound:
+                await self._write()
+        except TimeoutError:
+            left = [item.claim for items in (*self._writing.values(), *self._waiting.values()) for item in items]
+            log.warning("settle: %d results are left to lease recovery: the database did not take them", len(left))
+            self._done(left)
+        finally:
+            self._bound = None
+
+    def close(self) -> None:
+        """Let `run` end once everything is written; nothing may be put any more."""
+        if self._closing:
+            return
+        self._closing = True
+        self._arrived.set()
+        if self._bound is not None:
+            self._bound.reschedule(asyncio.get_running_loop().time() + self._lease)
+
+    async def _write(self) -> None:
         while self._waiting or not self._closing:
             if not self._waiting:
                 await self._arrived.wait()
             self._arrived.clear()
-            waiting, self._waiting = self._waiting, defaultdict(list)
-            for scope, items in waiting.items():
-                await self._settle(scope, items)
-
-    def close(self) -> None:
-        self._closing = True
-        self._arrived.set()
+            self._writing, self._waiting = self._waiting, defaultdict(list)
+            while self._writing:
+                scope = next(iter(self._writing))
+                await self._settle(scope, self._writing[scope])
+                del self._writing[scope]
 
     async def _settle(self, scope: Scope, items: Sequence[Settling]) -> None:
-        lease = self._deployment.limits.lease.total_seconds()
-        give_up = asyncio.get_running_loop().time() + lease
+        give_up = asyncio.get_running_loop().time() + self._lease
         while True:
             try:
                 await settle(self._deployment, scope, items)

@@ -16,6 +16,7 @@ from imgproc_domain.ports.claims import Dispatch, Heartbeat
 from imgproc_domain.ports.wakeups import Listener, Topic
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import IMAGE_TASK_TYPES, MAINTENANCE_TASK_TYPES, TaskType
+from imgproc_domain.usecases.configuration import keep, take_over
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.reconcile import reconcile_due
@@ -57,6 +58,7 @@ class _Worker:
         self._wakeups = Wakeups()
         self._sweep_wakeups = Wakeups()
         self._stopping = asyncio.Event()
+        self._superseded = False
         self._heartbeat = HeartbeatThread(heartbeat, deployment.limits.lease, self._lost_from_thread)
         self._settler = Settler(deployment, self._settled, pace.poll)
         self._lanes = {task_type: self._lane(task_type, run) for task_type, run in performers.items()}
@@ -110,7 +112,11 @@ class _Worker:
         return ()
 
     async def _repeat(self, step: Callable[[], Awaitable[bool]], topic: Topic, poll: float) -> None:
-        await repeat(step, wakeups=self._wakeups, topic=topic, poll=poll, stopping=self._stopping)
+        async def unless_superseded() -> bool:
+            # claims look at what is in force themselves: this spares the database those that would find nothing
+            return not self._superseded and await step()
+
+        await repeat(unless_superseded, wakeups=self._wakeups, topic=topic, poll=poll, stopping=self._stopping)
 
     async def _listen(self) -> None:
         while not self._stopping.is_set():
@@ -121,6 +127,8 @@ class _Worker:
             async def expire(scope: Scope) -> int:
                 return await expire_leases(self._deployment, scope, self._types, self._pace.batch)
 
+            if self._superseded:
+                return False
             if await each(await self._dispatch.expired_scopes(self._types, _SCOPES_A_TURN), expire):
                 self._wakeups.set_all()
             return False
@@ -146,6 +154,10 @@ class ImageProcessingWorker(_Worker):
     """The only one that scans, claims, expires and settles the three image task types, and reconciles jobs.
 
     It takes the scope from the persisted row only. Any number of them may run, in any number of processes.
+
+    With a scope to reach the database by, ``home``, it puts its configuration in force when it starts, and from then
+    on says that it is alive; superseded by another deployment it settles what it has and takes nothing, until the
+    other one is gone.
     """
 
     def __init__(
@@ -155,10 +167,38 @@ class ImageProcessingWorker(_Worker):
         heartbeat: Heartbeat,
         listener: Listener,
         pace: Pace | None = None,
+        home: Scope | None = None,
     ) -> None:
         performers = dict.fromkeys(sorted(IMAGE_TASK_TYPES), perform)
         super().__init__(deployment, dispatch, heartbeat, listener, performers, pace or Pace())
+        self._home = home
         self._last_due: Scope | None = None
+        self._last_release: Scope | None = None
+
+    async def start(self) -> None:
+        if self._home is not None:
+            await take_over(self._deployment, self._home)
+        await super().start()
+        if self._home is not None:
+            self._loops.append(asyncio.create_task(self._keep(self._home), name="imgproc-configuration"))
+
+    async def _keep(self, home: Scope) -> None:
+        async def once() -> bool:
+            self._note(superseded=not await keep(self._deployment, home))
+            return False
+
+        wakeups, poll = self._sweep_wakeups, self._deployment.limits.configuration_lease.total_seconds() / 3
+        await repeat(once, wakeups=wakeups, topic=Topic.JOBS, poll=poll, stopping=self._stopping)
+
+    def _note(self, *, superseded: bool) -> None:
+        if superseded == self._superseded:
+            return
+        self._superseded = superseded
+        if superseded:
+            log.warning("worker %s takes no work: another deployment's configuration is in force", self._owner[:8])
+        else:
+            log.warning("worker %s takes work again: its configuration is in force", self._owner[:8])
+            self._wakeups.set_all()
 
     def _more_steps(self) -> Sequence[tuple[Topic, Callable[[], Awaitable[bool]], float]]:
         return ((Topic.JOBS, self._reconcile, self._pace.poll), (Topic.RELEASES, self._release, self._pace.sweep))
@@ -180,7 +220,11 @@ class ImageProcessingWorker(_Worker):
         async def release(scope: Scope) -> int:
             return await flush_releases(self._deployment, scope, self._pace.batch)
 
-        return await each(await self._dispatch.release_scopes(_SCOPES_A_TURN), release) > 0
+        scopes = await self._dispatch.release_scopes(self._last_release, _SCOPES_A_TURN)
+        if scopes:
+            # also if their releases fail: those of the scopes behind them are not to wait for that
+            self._last_release = scopes[-1]
+        return await each(scopes, release) > 0
 
 
 class TaskWorker(_Worker):

@@ -98,8 +98,8 @@ class Dispatch(Protocol):
         """Return up to ``limit`` scopes with an expired running task of these types."""
         ...
 
-    async def release_scopes(self, limit: int) -> Sequence[Scope]:
-        """Return up to ``limit`` scopes with a grant release in the outbox."""
+    async def release_scopes(self, after: Scope | None, limit: int) -> Sequence[Scope]:
+        """Return up to ``limit`` scopes with a grant release in the outbox, in the same order as `ready_scopes`."""
         ...
 
     async def queued(self, task_type: TaskType, at_most: int) -> int:

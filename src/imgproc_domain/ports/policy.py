@@ -29,8 +29,10 @@ class OperationPolicy(Protocol):
         ...
 
     async def release(self, scope: Scope, operation: Operation, logical_request_key: str) -> bool:
-        """Give an uncommitted reservation back for ever; a key never seen is remembered as released.
+        """Give the reservation back for ever, committed or not; a key never seen is remembered as released.
 
-        Idempotent. False if the policy could not be reached: the caller tries again later.
+        Asked only for keys under which no external call was made or can be made any more: a worker may have died
+        between the policy's commit and its own record of it. Idempotent. False if the policy could not be reached: the
+        caller tries again later.
         """
         ...

@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Protocol
 
 from imgproc_domain.ports.claims import ClaimStore, JobClaimStore
+from imgproc_domain.ports.configuration import ConfigurationStore
+from imgproc_domain.ports.evidence import EvidenceStore
 from imgproc_domain.ports.execution import AttemptStore, GrantStore, ReleaseOutbox, SlotStore
 from imgproc_domain.ports.library import ContextStore, MemeStore, ProductStore
 from imgproc_domain.ports.processing import JobStore, TaskStore
@@ -46,9 +48,13 @@ class Transaction(Protocol):
     @property
     def slots(self) -> SlotStore: ...
     @property
+    def evidence(self) -> EvidenceStore: ...
+    @property
     def search(self) -> SearchStore: ...
     @property
     def generations(self) -> GenerationStore: ...
+    @property
+    def configuration(self) -> ConfigurationStore: ...
     @property
     def bell(self) -> Bell: ...
 

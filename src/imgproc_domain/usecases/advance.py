@@ -8,6 +8,8 @@ from attrs import Factory, define, evolve, frozen
 
 from imgproc_domain import job as jobs
 from imgproc_domain.claim import drop
+from imgproc_domain.config import ProcessingConfig
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.events import Event, GrantMoved, JobEnded, JobOpened, StageOpened
 from imgproc_domain.grant import Grant, GrantStatus
 from imgproc_domain.ids import GrantId, JobId, MemeId, Sha256, TaskId
@@ -94,6 +96,7 @@ def agent_request(job: Job) -> OperationRequest:
 
 def open_revision(
     deployment: Deployment,
+    config: ProcessingConfig,
     scope: Scope,
     meme_id: MemeId,
     revision: int,
@@ -101,7 +104,7 @@ def open_revision(
     policy: ReverseImagePolicy,
     now: datetime,
 ) -> Job:
-    """Return a new queued revision under the current configuration, due at once."""
+    """Return a new queued revision under ``config``, due at once."""
     return Job(
         scope=scope,
         job_id=JobId(deployment.ids.ordered(now)),
@@ -109,7 +112,7 @@ def open_revision(
         revision=revision,
         image_sha256=sha256,
         reverse_image_policy=policy,
-        config_fingerprint=deployment.config.fingerprint,
+        config_fingerprint=config.fingerprint,
         status=JobStatus.QUEUED,
         stages=new_stages(),
         created_at=now,
@@ -125,7 +128,7 @@ async def gather_facts(
     meme_ids = {job.meme_id for job in due}
     products = await tx.products.stamps(meme_ids)
     live = {_work_of(task) for task in await tx.tasks.busy(meme_ids)}
-    config = deployment.config
+    config = await deployment.decides_with(tx)
     facts = []
     for job in due:
         stored = products[job.meme_id]
@@ -160,10 +163,21 @@ async def extend(
     memes: Mapping[MemeId, Meme],
     permits: Mapping[JobId, Permit],
     now: datetime,
+    given_up: Collection[JobId] = (),
 ) -> None:
-    """Like `advance`, into a plan that other decisions of the same transaction share."""
-    for facts in await gather_facts(tx, deployment, [job for job in due if job.live], memes):
-        _apply(plan, deployment, facts.job, reconcile(facts), permits.get(facts.job.job_id), now)
+    """Like `advance`, into a plan that other decisions of the same transaction share.
+
+    The stages of the jobs in ``given_up`` ended without a call because of the configuration: these jobs are renewed.
+    """
+    live = [job for job in due if job.live]
+    if not live:
+        return
+    for facts in await gather_facts(tx, deployment, live, memes):
+        decision = reconcile(facts)
+        # also where the job's configuration is in force again by now: its stage has no task any more
+        if facts.job.job_id in given_up and not isinstance(decision, Close):
+            decision = Renew(Diagnosis(ErrorCode.CONFIGURATION_CHANGED, "the processing configuration changed"))
+        _apply(plan, deployment, facts, decision, permits.get(facts.job.job_id), now)
 
 
 async def write(tx: Transaction, plan: Plan) -> None:
@@ -188,8 +202,9 @@ async def write(tx: Transaction, plan: Plan) -> None:
 
 
 def _apply(
-    plan: Plan, deployment: Deployment, job: Job, decision: Decision, permit: Permit | None, now: datetime
+    plan: Plan, deployment: Deployment, facts: Facts, decision: Decision, permit: Permit | None, now: datetime
 ) -> None:
+    job = facts.job
     match decision:
         case Nothing():
             plan.put(job, evolve(job, due_at=None), now)
@@ -208,6 +223,7 @@ def _apply(
             plan.open(
                 open_revision(
                     deployment,
+                    facts.config,
                     job.scope,
                     job.meme_id,
                     job.revision + 1,

@@ -7,8 +7,20 @@ from typing import assert_never
 from attrs import evolve, frozen
 
 from imgproc_domain import attempt as attempts
-from imgproc_domain.attempt import Attempt, AttemptStatus, Begin, Continue, GiveUp, LookUp, Repeat, Resumption, resume
+from imgproc_domain.attempt import (
+    Attempt,
+    AttemptStatus,
+    Begin,
+    Continue,
+    GiveUp,
+    LookUp,
+    Repeat,
+    Replay,
+    Resumption,
+    resume,
+)
 from imgproc_domain.claim import Claim
+from imgproc_domain.config import ProcessingConfig
 from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import Conflict
@@ -23,6 +35,7 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.stage import IMAGE_TASK_TYPES, LANE_OF, Lane, TaskType
 from imgproc_domain.task import Task
 from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.points import Point
 
 
 @frozen
@@ -30,7 +43,8 @@ class Execution:
     """One claimed task, ready to run: what it works on, as read in the claiming transaction.
 
     ``outcome`` is set where the claim itself decided: the task is settled without running. ``look_up`` asks the
-    provider for the attempt's result instead of starting a call. ``begun`` is the event loop's time before
+    provider for the attempt's result instead of starting a call, which may be under way until ``maybe_running_until``
+    (the database's time; None once it cannot be). ``begun`` is the event loop's time before
     ``external_started`` was persisted, from which the hard deadline counts. Maintenance tasks have neither attempt nor
     meme.
     """
@@ -41,6 +55,7 @@ class Execution:
     context: Context | None = None
     outcome: Outcome | None = None
     look_up: bool = False
+    maybe_running_until: datetime | None = None
     begun: float | None = None
 
     @property
@@ -51,13 +66,18 @@ class Execution:
 async def claim_tasks(
     deployment: Deployment, scope: Scope, task_type: TaskType, limit: int, owner: WorkerId
 ) -> Sequence[Execution]:
-    """Claim up to ``limit`` queued tasks of a scope. In the agent lane every claim takes a slot with it (I18)."""
+    """Claim up to ``limit`` queued tasks of a scope. In the agent lane every claim takes a slot with it (I18).
+
+    A superseded deployment claims no image task: it would be executed with models that are not in force.
+    """
 
     async def once() -> Sequence[Execution]:
         async with deployment.uow.begin(scope) as tx:
             return await _claim(tx, deployment, task_type, limit, owner)
 
     executions = await decided_again(once)
+    if executions:
+        deployment.passed(Point.TASK_CLAIMED)
     for execution in executions:
         task = execution.task
         deployment.observer.note(TaskClaimed(scope, task.task_id, task_type, task.lease.generation))
@@ -67,6 +87,8 @@ async def claim_tasks(
 async def _claim(
     tx: Transaction, deployment: Deployment, task_type: TaskType, limit: int, owner: WorkerId
 ) -> Sequence[Execution]:
+    if task_type in IMAGE_TASK_TYPES and await deployment.is_superseded(tx):
+        return ()
     slots: Sequence[Slot] = ()
     if LANE_OF[task_type] is Lane.AGENT:
         slots = await tx.slots.take(Lane.AGENT, limit)
@@ -122,7 +144,7 @@ def _resume(
     assert task.target is not None, "leaf tasks have a target"
     meme = memes.get(task.target.meme_id)
     context = contexts.get(task.target.meme_id)
-    decision = resume(last, deployment.replay(task.task_type))
+    decision = resume(last, provable(deployment, task, last))
     match decision:
         case Begin():
             attempt = _prepare(deployment, task, context, last.attempt_no + 1 if last else 1, now)
@@ -137,12 +159,29 @@ def _resume(
             changed.append((kept.status, attempt))
         case _:
             assert_never(decision)
-    outcome = _without_call(task, meme, context, owners, decision)
-    return Execution(task, attempt, meme, context, outcome, look_up=isinstance(decision, LookUp))
+    outcome = _without_call(deployment, task, meme, context, owners, decision)
+    if not isinstance(decision, LookUp):
+        return Execution(task, attempt, meme, context, outcome)
+    deadline = attempt.hard_deadline_at
+    running = deadline if deadline and now < deadline else None
+    return Execution(task, attempt, meme, context, outcome, look_up=True, maybe_running_until=running)
+
+
+def provable(deployment: Deployment, task: Task, attempt: Attempt | None) -> Replay:
+    """Return what can be proven of a lost attempt: nothing of another agent's call, unknown to this one (I9)."""
+    if task.task_type is TaskType.CONTEXT and attempt is not None:
+        ours = attempt.input_digest == input_digest(deployment.config, task, None)
+        return deployment.replay(task.task_type) if ours else Replay.NEVER
+    return deployment.replay(task.task_type)
 
 
 def _without_call(
-    task: Task, meme: Meme | None, context: Context | None, owners: Mapping[JobId, Job], decision: Resumption
+    deployment: Deployment,
+    task: Task,
+    meme: Meme | None,
+    context: Context | None,
+    owners: Mapping[JobId, Job],
+    decision: Resumption,
 ) -> Outcome | None:
     """Return how the task ends if it must not run, let alone cost money; None if it runs."""
     if isinstance(decision, GiveUp):
@@ -154,6 +193,9 @@ def _without_call(
     if _is_over(task, meme, owners):
         return Failed(Diagnosis(ErrorCode.TARGET_CHANGED, "the picture or its job changed before the task began"))
     assert task.target is not None, "leaf tasks have a target"
+    if task.target.config_fingerprint != deployment.config.fingerprint:
+        message = "the processing configuration changed before the task began"
+        return Failed(Diagnosis(ErrorCode.CONFIGURATION_CHANGED, message))
     if task.task_type is TaskType.CONTEXT and is_described_by_person(context, task.target.image_sha256):
         return AlreadyValid(Diagnosis(ErrorCode.CONTEXT_CHANGED, "a person described the picture before the call"))
     return None
@@ -179,16 +221,27 @@ def _prepare(deployment: Deployment, task: Task, context: Context | None, number
         session_id=ids.secret(),
         generation=task.lease.generation,
         status=AttemptStatus.PREPARED,
-        input_digest=input_digest(task, context),
+        input_digest=input_digest(deployment.config, task, context),
         created_at=now,
     )
 
 
-def input_digest(task: Task, context: Context | None) -> Sha256:
-    """Return the digest of everything a leaf task's call depends on."""
+def input_digest(config: ProcessingConfig, task: Task, context: Context | None) -> Sha256:
+    """Return the digest of everything a leaf task's call depends on: the rest of the configuration is not in it."""
     target = task.target
     assert target is not None, "leaf tasks have a target"
     text = context.metadata_hash if context and task.task_type is TaskType.TEXT else None
-    return Sha256.of(
-        task.task_type, str(target.image_sha256), target.config_fingerprint, target.reverse_image_policy, str(text)
-    )
+    made_with = _made_with(config, task.task_type)
+    return Sha256.of(task.task_type, str(target.image_sha256), *made_with, target.reverse_image_policy, str(text))
+
+
+def _made_with(config: ProcessingConfig, task_type: TaskType) -> tuple[str, ...]:
+    match task_type:
+        case TaskType.VISUAL:
+            return (config.visual.id,)
+        case TaskType.CONTEXT:
+            return (config.agent_fingerprint, config.context_schema)
+        case TaskType.TEXT:
+            return (config.text.id,)
+        case TaskType.CACHE:
+            return ()

@@ -16,9 +16,10 @@ from imgproc_domain.ports.ids import Ids
 from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
 from imgproc_domain.ports.observer import Observer
 from imgproc_domain.ports.policy import OperationPolicy
-from imgproc_domain.ports.unit_of_work import UnitOfWork
+from imgproc_domain.ports.unit_of_work import Transaction, UnitOfWork
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.stage import TaskType
+from imgproc_domain.usecases.points import Passed, onwards
 
 T = TypeVar("T")
 
@@ -31,6 +32,7 @@ class Limits:
 
     lease: timedelta = timedelta(seconds=30)
     job_lease: timedelta = timedelta(seconds=30)
+    configuration_lease: timedelta = timedelta(minutes=1)
     look_again: timedelta = timedelta(seconds=1)
     look_again_at_most: timedelta = timedelta(minutes=1)
     upload_bytes: int = 40 * 1024 * 1024
@@ -57,10 +59,20 @@ class Deployment:
     ids: Ids
     observer: Observer
     limits: Limits = Factory(Limits)
+    passed: Passed = onwards
 
     @cached_property
     def config(self) -> ProcessingConfig:
+        """What this process executes with; what it decides with may be another one: see `decides_with`."""
         return ProcessingConfig(self.visual.space, self.agent.fingerprint, self.text.space)
+
+    async def decides_with(self, tx: Transaction) -> ProcessingConfig:
+        """Return the configuration in force: new jobs are opened under it, and it says what is stale."""
+        return await tx.configuration.current() or self.config
+
+    async def is_superseded(self, tx: Transaction) -> bool:
+        """Whether another configuration than this process's own is in force, so that it must execute nothing."""
+        return (await self.decides_with(tx)).fingerprint != self.config.fingerprint
 
     def replay(self, task_type: TaskType) -> Replay:
         """What recovery may assume about a lost call of this type; maintenance tasks only write rows."""

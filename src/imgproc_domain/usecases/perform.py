@@ -8,12 +8,13 @@ from imgproc_domain.attempt import Replay
 from imgproc_domain.context import USABLE, ContextStatus, Origin, Provenance
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import Failed, Outcome, Retry, Succeeded, Unknown
+from imgproc_domain.outcome import Failed, Outcome, Postponed, Retry, Succeeded, Unknown
 from imgproc_domain.ports.models import AgentAnswer, AgentCall, Declined, Lost, NotStarted
 from imgproc_domain.product import ContextProduct, TextProduct, VisualProduct
 from imgproc_domain.stage import TaskType
 from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.points import Point
 from imgproc_domain.vector import Vector
 
 FAILURE: Final = {
@@ -36,19 +37,28 @@ async def perform(deployment: Deployment, execution: Execution) -> Outcome:
         return Retry(Diagnosis(ErrorCode.LEASE_LOST, "the worker stood still before it could make the call"))
     try:
         async with asyncio.timeout_at(begun + deadline.total_seconds()):
-            return await _call(deployment, execution)
+            outcome = await _call(deployment, execution)
     except TimeoutError:
         code = ErrorCode.AGENT_TIMEOUT if task_type is TaskType.CONTEXT else FAILURE[task_type]
         message = f"no answer within {_seconds(deadline)}"
-        return unproven(replay, Diagnosis(code, message))
+        return _unproven(execution, replay, Diagnosis(code, message))
     except Exception as error:  # noqa: BLE001 - an adapter's bug must end as this task's outcome, not the worker's end
         message = f"the adapter raised {type(error).__name__}"
-        return unproven(replay, Diagnosis(FAILURE[task_type], message))
+        return _unproven(execution, replay, Diagnosis(FAILURE[task_type], message))
+    deployment.passed(Point.CALL_ENDED)
+    return outcome
 
 
 def unproven(replay: Replay, diagnosis: Diagnosis) -> Outcome:
     """What a call with no proven end means: a pure local one is repeated, any other is unknown."""
     return Retry(diagnosis) if replay is Replay.SAFE else Unknown(diagnosis)
+
+
+def _unproven(execution: Execution, replay: Replay, diagnosis: Diagnosis) -> Outcome:
+    """As `unproven`; a look-up is made once more when the call it asks about cannot be under way any more."""
+    if execution.maybe_running_until is not None:
+        return Postponed(diagnosis, execution.maybe_running_until)
+    return unproven(replay, diagnosis)
 
 
 async def _call(deployment: Deployment, execution: Execution) -> Outcome:
@@ -97,10 +107,16 @@ async def _agent(deployment: Deployment, execution: Execution, meme: Meme) -> Ou
     match answer:
         case AgentAnswer(description, status, usage):
             return _described(execution, meme, AgentAnswer(description, status, usage), agent.fingerprint)
+        case NotStarted() if execution.maybe_running_until is not None:
+            # a worker that stood still may be about to make the call that the provider has not seen
+            reason = Diagnosis(ErrorCode.AGENT_FAILED, "the provider has not seen the request yet")
+            return Postponed(reason, execution.maybe_running_until)
         case NotStarted():
             reason = Diagnosis(ErrorCode.AGENT_FAILED, "the provider never saw the request, which is made again")
             return Retry(reason)
-        case Declined() | Lost():
+        case Lost(diagnosis):
+            return _unproven(execution, agent.replay, diagnosis)
+        case Declined():
             return _no_product(answer, agent.replay)
 
 

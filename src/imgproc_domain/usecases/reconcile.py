@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from imgproc_domain.errors import Conflict, DatabaseUnavailable
 from imgproc_domain.ids import JobId, WorkerId
 from imgproc_domain.job import Job
+from imgproc_domain.policy import Decision, OperationRequest
 from imgproc_domain.ports.claims import Dispatch
 from imgproc_domain.reconcile import OpenStage, reconcile
 from imgproc_domain.scope import Scope
@@ -14,8 +16,11 @@ from imgproc_domain.stage import Stage, TaskType
 from imgproc_domain.usecases.advance import Permit, Plan, advance, agent_request, gather_facts, write
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.permission import acquire
+from imgproc_domain.usecases.points import Point
 
 log = logging.getLogger(__name__)
+
+_ASKED_AT_ONCE: Final = 16
 
 
 async def reconcile_due(deployment: Deployment, dispatch: Dispatch, scope: Scope, owner: WorkerId, limit: int) -> int:
@@ -23,7 +28,9 @@ async def reconcile_due(deployment: Deployment, dispatch: Dispatch, scope: Scope
     claimed, asking = await _claim(deployment, scope, owner, limit)
     if not claimed:
         return 0
+    deployment.passed(Point.JOB_CLAIMED)
     permits = await _permits(deployment, dispatch, asking)
+    deployment.passed(Point.ACQUIRED)
     try:
         await _decide(deployment, scope, claimed, permits)
     except (DatabaseUnavailable, Conflict):
@@ -45,7 +52,9 @@ async def _decide(
             await write(tx, plan)
             return plan
 
-    for event in (await decided_again(once)).events:
+    plan = await decided_again(once)
+    deployment.passed(Point.STAGE_OPENED)
+    for event in plan.events:
         deployment.observer.note(event)
 
 
@@ -63,8 +72,13 @@ async def _apart(deployment: Deployment, scope: Scope, claimed: Sequence[Job], p
 async def _claim(
     deployment: Deployment, scope: Scope, owner: WorkerId, limit: int
 ) -> tuple[Sequence[Job], Sequence[Job]]:
-    """Claim due jobs; the second value holds those whose next step needs the policy's permission."""
+    """Claim due jobs; the second value holds those whose next step needs the policy's permission.
+
+    A superseded deployment claims none: what a policy is asked for is for the configuration in force.
+    """
     async with deployment.uow.begin(scope) as tx:
+        if await deployment.is_superseded(tx):
+            return (), ()
         claimed = await tx.job_claims.claim_due(limit, owner, deployment.limits.job_lease)
         if not claimed:
             return (), ()
@@ -85,8 +99,21 @@ async def _permits(deployment: Deployment, dispatch: Dispatch, asking: Sequence[
     room = most - await dispatch.queued(TaskType.CONTEXT, most)
     requests = {job.job_id: agent_request(job) for job in asking}
     admitted = list(requests.items())[: max(room, 0)]
-    answers = await asyncio.gather(*(acquire(deployment.policy, request) for _, request in admitted))
+    answers = await _ask(deployment, [request for _, request in admitted])
     permits = {job_id: Permit(request, None) for job_id, request in requests.items()}
     for (job_id, request), answer in zip(admitted, answers, strict=True):
         permits[job_id] = Permit(request, answer)
     return permits
+
+
+async def _ask(deployment: Deployment, requests: Sequence[OperationRequest]) -> Sequence[Decision | None]:
+    """Ask a few at a time. Once a third of the lease is over nobody else is asked: a slow policy blocks no job."""
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + deployment.limits.job_lease.total_seconds() / 3
+    places = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def ask(request: OperationRequest) -> Decision | None:
+        async with places:
+            return await acquire(deployment.policy, request) if loop.time() < latest else None
+
+    return await asyncio.gather(*(ask(request) for request in requests))

@@ -11,7 +11,9 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.settlement import expire
 from imgproc_domain.stage import TaskType
 from imgproc_domain.usecases import permission
+from imgproc_domain.usecases.claim import provable
 from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.points import Point
 from imgproc_domain.usecases.settle import Batch, apply
 
 
@@ -29,6 +31,8 @@ async def expire_leases(deployment: Deployment, scope: Scope, task_types: Collec
             return len(batch.settled), [*batch.events, *plan.events]
 
     count, events = await decided_again(once)
+    if count:
+        deployment.passed(Point.LEASES_EXPIRED)
     for event in events:
         deployment.observer.note(event)
     return count
@@ -45,7 +49,7 @@ async def _expired(
     now = await tx.now()
     for task in tasks:
         attempt = last.get(task.task_id)
-        replay = deployment.replay(task.task_type)
+        replay = provable(deployment, task, attempt)
         settled = expire(task, attempt, replay, now, deployment.limits.retry)
         batch.settled.append(settled)
         batch.claims.append(task.claim)
@@ -61,8 +65,10 @@ async def flush_releases(deployment: Deployment, scope: Scope, limit: int) -> in
         pending = await tx.releases.pending(limit)
     taken = [release for release in pending if await _release(deployment, scope, release)]
     if taken:
+        deployment.passed(Point.RELEASE_TOLD)
         async with deployment.uow.begin(scope) as tx:
             await tx.releases.finish([(r.operation, r.logical_request_key) for r in taken])
+        deployment.passed(Point.RELEASE_FINISHED)
     return len(taken)
 
 

@@ -14,11 +14,12 @@ from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.errors import Conflict
 from imgproc_domain.events import Event, TaskSettled, WriteBackFenced
 from imgproc_domain.grant import GrantStatus
-from imgproc_domain.ids import MemeId, TaskId
+from imgproc_domain.ids import JobId, MemeId, TaskId
 from imgproc_domain.job import Job
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import Blocked, Unknown
+from imgproc_domain.outcome import Blocked, Unknown, diagnosis_of, kind_of
 from imgproc_domain.policy import Denied
+from imgproc_domain.ports.evidence import LateResult
 from imgproc_domain.ports.execution import Release
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.ports.wakeups import Topic
@@ -30,6 +31,7 @@ from imgproc_domain.stage import Lane, Stage
 from imgproc_domain.task import Task, TaskStatus
 from imgproc_domain.usecases.advance import Plan, extend, write
 from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.points import Point
 
 
 @define
@@ -44,18 +46,24 @@ class Batch:
     memes: Mapping[MemeId, Meme] = Factory(dict)
     contexts: Mapping[MemeId, Context] = Factory(dict)
     events: list[Event] = Factory(list)
+    late: list[LateResult] = Factory(list)
 
 
 async def settle(deployment: Deployment, scope: Scope, items: Sequence[Settling]) -> Sequence[Settled | Fenced]:
-    """Settle a batch; answers stand in the order of the items. A fenced item changes nothing, for itself or others."""
+    """Settle a batch; answers stand in the order of the items. A fenced item changes nothing, for itself or others.
+
+    It is kept as evidence that a result came late: at most one row a claim, without what it would have written.
+    """
 
     async def once() -> tuple[Sequence[Settled | Fenced], list[Event]]:
         async with deployment.uow.begin(scope) as tx:
             answers, batch, now = await _decide(tx, deployment, items)
             plan = await apply(tx, deployment, batch, now)
+            await tx.evidence.note(batch.late)
             return answers, [*batch.events, *plan.events]
 
     answers, events = await decided_again(once)
+    deployment.passed(Point.SETTLED)
     for event in events:
         deployment.observer.note(event)
     return answers
@@ -78,6 +86,8 @@ async def _decide(
         answers.append(answer)
         if isinstance(answer, Fenced):
             batch.events.append(_fenced(item, answer))
+            if (late := _late(item, answer, tasks.get(item.claim.task_id), now)) is not None:
+                batch.late.append(late)
             continue
         batch.settled.append(answer)
         batch.claims.append(item.claim)
@@ -114,6 +124,22 @@ def _locked(
 def _fenced(item: Settling, answer: Fenced) -> WriteBackFenced:
     claim = item.claim
     return WriteBackFenced(claim.scope, claim.task_id, claim.generation, answer.reason, item.attempt_id)
+
+
+def _late(item: Settling, answer: Fenced, task: Task | None, now: datetime) -> LateResult | None:
+    """Return the evidence that this result came; None where there is no task, or no attempt, that it belongs to."""
+    if item.attempt_id is None or task is None:
+        return None
+    return LateResult(
+        scope=task.scope,
+        task_id=task.task_id,
+        attempt_id=item.attempt_id,
+        generation=item.claim.generation,
+        fence=answer.reason,
+        outcome=kind_of(item.outcome),
+        error=diagnosis_of(item.outcome),
+        noted_at=now,
+    )
 
 
 async def apply(tx: Transaction, deployment: Deployment, batch: Batch, now: datetime) -> Plan:
@@ -198,19 +224,23 @@ async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, pla
     if not over:
         return
     due: list[Job] = []
+    given_up: set[JobId] = set()
     for job_id, job in (await tx.jobs.lock(over.keys())).items():
         task = over[job_id]
         if not job.live or task.stage is None or job.stage(task.stage).task_id != task.task_id:
             continue
         ended = _end_stage(job, task, batch, now)
+        if ended is job:
+            given_up.add(job_id)
         if ended.live:
             due.append(ended)
         else:
             plan.put(job, ended, now)
-    await extend(tx, deployment, plan, due, batch.memes, {}, now)
+    await extend(tx, deployment, plan, due, batch.memes, {}, now, given_up)
 
 
 def _end_stage(job: Job, task: Task, batch: Batch, now: datetime) -> Job:
+    """Return the job behind the end of its stage; unchanged if it is to be renewed for its configuration."""
     assert task.stage is not None, "leaf tasks have a stage"
     if task.status is TaskStatus.SUCCEEDED or _became_valid(job, task, batch):
         return jobs.complete_stage(job, task.stage, now)
@@ -218,6 +248,8 @@ def _end_stage(job: Job, task: Task, batch: Batch, now: datetime) -> Job:
     if denied is not None:
         return jobs.block(job, task.stage, denied, now)
     assert task.error is not None, "a failed task has its diagnosis"
+    if task.error.code is ErrorCode.CONFIGURATION_CHANGED:
+        return job
     return jobs.fail_stage(job, task.stage, task.error, now)
 
 

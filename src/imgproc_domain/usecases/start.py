@@ -27,6 +27,7 @@ from imgproc_domain.usecases.advance import agent_request
 from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.permission import commit
+from imgproc_domain.usecases.points import Point
 
 
 @frozen
@@ -66,6 +67,7 @@ async def _commit_grants(
     blocked = [evolve(e, outcome=Blocked(a)) for e, a in zip(waiting, answers, strict=True) if a is not None]
     granted = [e for e, a in zip(waiting, answers, strict=True) if a is None]
     if granted:
+        deployment.passed(Point.POLICY_COMMITTED)
         ready.extend(await _persist_grants(deployment, scope, granted))
     return ready, blocked
 
@@ -103,6 +105,7 @@ async def _persist_grants(deployment: Deployment, scope: Scope, executions: Sequ
         if moved:
             await tx.grants.save(moved)
         after = await _save(tx, current, [attempts.commit_grant(_attempt(e)) for e in current])
+    deployment.passed(Point.GRANT_COMMITTED)
     for grant in moved:
         deployment.observer.note(GrantMoved(scope, grant.task_id, grant.status))
     return after
@@ -122,6 +125,7 @@ async def _start_external(deployment: Deployment, scope: Scope, executions: Sequ
                 for e in current
             ],
         )
+    deployment.passed(Point.EXTERNAL_STARTED)
     return [evolve(execution, begun=begun) for execution in started]
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from attrs import frozen
 
 from imgproc_domain import job as jobs
+from imgproc_domain.config import ProcessingConfig
 from imgproc_domain.errors import GenerationPolicyConflict, MemeNotFound
 from imgproc_domain.ids import JobId, MemeId
 from imgproc_domain.job import Job
@@ -48,14 +49,15 @@ async def submit_locked(
 ) -> tuple[Sequence[Submittal], Plan]:
     """Submit memes that this transaction has locked, or just inserted, and write the result."""
     now = await tx.now()
-    verdicts = await _decide(tx, deployment, submissions, memes)
+    config = await deployment.decides_with(tx)
+    verdicts = await _decide(tx, config, submissions, memes)
     closing = [v.closes.job_id for v in verdicts.values() if isinstance(v, NewRevision) and v.closes]
     locked = await tx.jobs.lock(closing) if closing else {}
     plan = Plan()
     for meme_id, submission in {s.meme_id: s for s in reversed(submissions)}.items():
         verdict = verdicts.get(meme_id)
         if isinstance(verdict, NewRevision):
-            _open(plan, deployment, submission, memes[submission.meme_id], verdict, locked, now)
+            _open(plan, deployment, config, submission, memes[submission.meme_id], verdict, locked, now)
     fresh = [plan.jobs[job_id] for job_id in plan.fresh]
     if fresh:
         await extend(tx, deployment, plan, fresh, memes, {}, now)
@@ -65,11 +67,10 @@ async def submit_locked(
 
 
 async def _decide(
-    tx: Transaction, deployment: Deployment, submissions: Sequence[Submission], memes: Mapping[MemeId, Meme]
+    tx: Transaction, config: ProcessingConfig, submissions: Sequence[Submission], memes: Mapping[MemeId, Meme]
 ) -> dict[MemeId, Verdict]:
     newest = await tx.jobs.newest(memes.keys())
     products = await tx.products.stamps([meme_id for meme_id in memes if meme_id in newest])
-    config = deployment.config
     verdicts: dict[MemeId, Verdict] = {}
     for submission in submissions:
         meme = memes.get(submission.meme_id)
@@ -87,6 +88,7 @@ async def _decide(
 def _open(
     plan: Plan,
     deployment: Deployment,
+    config: ProcessingConfig,
     submission: Submission,
     meme: Meme,
     verdict: NewRevision,
@@ -99,7 +101,7 @@ def _open(
         plan.put(active, jobs.close(active, verdict.reason, now), now)
     plan.open(
         open_revision(
-            deployment, meme.scope, meme.meme_id, verdict.revision, meme.picture.sha256, submission.policy, now
+            deployment, config, meme.scope, meme.meme_id, verdict.revision, meme.picture.sha256, submission.policy, now
         )
     )
 

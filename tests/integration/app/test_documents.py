@@ -13,11 +13,14 @@ from imgproc_app.settings import PREFIX, Settings
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_program_in_the_library_guide_runs_and_prints_what_it_says(database: str, tmp_path: Path) -> None:
+def test_the_program_in_the_library_guide_runs_and_prints_what_it_says(
+    database: str, pooled: bool, tmp_path: Path
+) -> None:
     guide = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
     program, output = re.findall(r"```(?:python)?\n(.*?)```", guide, re.DOTALL)[:2]
     environment = os.environ | {
         "IMGPROC_DSN": database,
+        "IMGPROC_POOLER": str(int(pooled)),
         "IMGPROC_DATA_DIR": str(tmp_path),
         "PYTHONPATH": str(ROOT / "src"),
     }

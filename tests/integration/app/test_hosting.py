@@ -35,9 +35,9 @@ class HeaderResolver:
 
 @asynccontextmanager
 async def hosted(
-    dsn: str, folder: Path, resolver: ScopeResolver | None, policy: OperationPolicy | None
+    dsn: str, folder: Path, resolver: ScopeResolver | None, policy: OperationPolicy | None, *, pooled: bool
 ) -> AsyncIterator[tuple[Application, httpx.AsyncClient]]:
-    settings = Settings(data_dir=folder, dsn=dsn, poll_seconds=0.1)
+    settings = Settings(data_dir=folder, dsn=dsn, pooler=pooled, poll_seconds=0.1)
     async with build(
         settings,
         scope_resolver=resolver,
@@ -70,8 +70,10 @@ async def ended(application: Application, tenant: str, job_id: str) -> Job:
     return await until(job)
 
 
-async def test_a_host_mounts_the_router_and_each_tenant_finds_its_own(database: str, tmp_path: Path) -> None:
-    async with hosted(database, tmp_path, HeaderResolver(), AllowAllPolicy()) as (application, client):
+async def test_a_host_mounts_the_router_and_each_tenant_finds_its_own(
+    database: str, pooled: bool, tmp_path: Path
+) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), AllowAllPolicy(), pooled=pooled) as (application, client):
         for tenant in ("ann", "bob"):
             job = await ended(application, tenant, await upload(client, tenant, tenant.encode()))
             assert job.status is JobStatus.SUCCEEDED
@@ -81,22 +83,22 @@ async def test_a_host_mounts_the_router_and_each_tenant_finds_its_own(database: 
         assert found.json()["results"][0]["media_url"].startswith("/pictures/media/")
 
 
-async def test_without_a_resolver_every_request_is_refused(database: str, tmp_path: Path) -> None:
-    async with hosted(database, tmp_path, None, AllowAllPolicy()) as (_, client):
+async def test_without_a_resolver_every_request_is_refused(database: str, pooled: bool, tmp_path: Path) -> None:
+    async with hosted(database, tmp_path, None, AllowAllPolicy(), pooled=pooled) as (_, client):
         answer = await client.get("/pictures/images", headers={"x-tenant": "ann"})
         assert (answer.status_code, answer.json()["error"]) == (401, "unauthenticated")
 
 
-async def test_without_a_policy_nothing_is_taken_in(database: str, tmp_path: Path) -> None:
-    async with hosted(database, tmp_path, HeaderResolver(), None) as (_, client):
+async def test_without_a_policy_nothing_is_taken_in(database: str, pooled: bool, tmp_path: Path) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), None, pooled=pooled) as (_, client):
         answer = await client.post("/pictures/images", files={"files": ("a.png", b"cat")}, headers={"x-tenant": "ann"})
         assert (answer.status_code, answer.json()["error"]) == (503, "operation_policy_unavailable")
         assert (await client.get("/pictures/images", headers={"x-tenant": "ann"})).json()["items"] == []
 
 
-async def test_an_agent_that_the_policy_denies_is_not_called(database: str, tmp_path: Path) -> None:
+async def test_an_agent_that_the_policy_denies_is_not_called(database: str, pooled: bool, tmp_path: Path) -> None:
     policy = RememberingPolicy(denying=True)
-    async with hosted(database, tmp_path, HeaderResolver(), policy) as (application, client):
+    async with hosted(database, tmp_path, HeaderResolver(), policy, pooled=pooled) as (application, client):
         job = await ended(application, "ann", await upload(client, "ann", b"cat"))
         assert job.status is JobStatus.BLOCKED
         assert job.error is not None
@@ -106,8 +108,10 @@ async def test_an_agent_that_the_policy_denies_is_not_called(database: str, tmp_
         assert agent.ledger.calls() == []
 
 
-async def test_the_task_worker_builds_a_legacy_generation_of_what_can_be_found(database: str, tmp_path: Path) -> None:
-    async with hosted(database, tmp_path, HeaderResolver(), AllowAllPolicy()) as (application, client):
+async def test_the_task_worker_builds_a_legacy_generation_of_what_can_be_found(
+    database: str, pooled: bool, tmp_path: Path
+) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), AllowAllPolicy(), pooled=pooled) as (application, client):
         for content in (b"cat", b"dog"):
             await ended(application, "ann", await upload(client, "ann", content))
         requested = await request_generation(application.deployment, Scope("ann"))

@@ -7,8 +7,10 @@ from imgproc_adapters.postgres import migrate
 from .terminal import Imgproc, environment
 
 
-def test_a_given_database_is_migrated_by_its_operator_and_can_go_back(empty_database: str, tmp_path: Path) -> None:
-    imgproc = Imgproc(tmp_path / "data", environment(IMGPROC_DSN=empty_database))
+def test_a_given_database_is_migrated_by_its_operator_and_can_go_back(
+    empty_database: str, pooled: bool, tmp_path: Path
+) -> None:
+    imgproc = Imgproc(tmp_path / "data", environment(IMGPROC_DSN=empty_database, IMGPROC_POOLER=str(int(pooled))))
     refused = imgproc.json("status")
     assert (refused.code, refused.document["error"]) == (2, "schema_outdated")
     assert imgproc.json("migrate").document == {"before": None, "after": migrate.head(), "changed": True}

@@ -13,8 +13,10 @@ from imgproc_adapters.testing.contracts import (
     AttemptStoreContract,
     BellContract,
     ClaimStoreContract,
+    ConfigurationStoreContract,
     ContextStoreContract,
     DispatchContract,
+    EvidenceStoreContract,
     GenerationStoreContract,
     GrantStoreContract,
     HeartbeatContract,
@@ -23,8 +25,10 @@ from imgproc_adapters.testing.contracts import (
     MemeStoreContract,
     ProductStoreContract,
     ReleaseOutboxContract,
+    ScopeContract,
     SearchStoreContract,
     SlotStoreContract,
+    SuccessionContract,
     TaskStoreContract,
     UnitOfWorkContract,
 )
@@ -32,13 +36,13 @@ from imgproc_adapters.testing.world import World
 
 
 @pytest.fixture
-def world(database: str, engine: AsyncEngine, uow: PostgresUnitOfWork) -> Iterator[World]:
-    heartbeat = PostgresHeartbeat(database)
+def world(database: str, direct: str, pooled: bool, engine: AsyncEngine, uow: PostgresUnitOfWork) -> Iterator[World]:
+    heartbeat = PostgresHeartbeat(database, pooler=pooled)
     yield World(
         uow=uow,
         dispatch=PostgresDispatch(engine),
         heartbeat=heartbeat,
-        listener=lambda: PostgresListener(database),
+        listener=lambda: PostgresListener(direct),
     )
     heartbeat.close()
 
@@ -52,10 +56,16 @@ class TestBell(BellContract): ...
 class TestClaims(ClaimStoreContract): ...
 
 
+class TestConfiguration(ConfigurationStoreContract): ...
+
+
 class TestContexts(ContextStoreContract): ...
 
 
 class TestDispatch(DispatchContract): ...
+
+
+class TestEvidence(EvidenceStoreContract): ...
 
 
 class TestGenerations(GenerationStoreContract): ...
@@ -82,10 +92,16 @@ class TestProducts(ProductStoreContract): ...
 class TestReleases(ReleaseOutboxContract): ...
 
 
+class TestScopes(ScopeContract): ...
+
+
 class TestSearch(SearchStoreContract): ...
 
 
 class TestSlots(SlotStoreContract): ...
+
+
+class TestSuccession(SuccessionContract): ...
 
 
 class TestTasks(TaskStoreContract): ...

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import uvicorn
@@ -19,10 +19,11 @@ from PIL import Image
 from imgproc_adapters import imaging
 from imgproc_adapters.blobs import LocalBlobStore
 from imgproc_adapters.http import Connection, HttpLimits, Unauthenticated, create_app
-from imgproc_adapters.memory import ManualClock, MemoryStore, MemoryUnitOfWork
+from imgproc_adapters.memory import ManualClock, MemoryDispatch, MemoryStore, MemoryUnitOfWork
 from imgproc_adapters.policy import AllowAllPolicy
 from imgproc_adapters.system import SystemIds
-from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.models import NOTHING_KNOWN, ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.seed import OWNER
 from imgproc_domain import job as jobs
 from imgproc_domain.context import Context, ContextStatus, Description, Origin, Provenance
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
@@ -34,8 +35,14 @@ from imgproc_domain.ports.models import PictureInfo
 from imgproc_domain.ports.policy import OperationPolicy
 from imgproc_domain.product import TextProduct
 from imgproc_domain.scope import Scope, parse_scope
-from imgproc_domain.stage import Stage
+from imgproc_domain.settlement import Settling
+from imgproc_domain.stage import Lane, Stage, TaskType
+from imgproc_domain.usecases.claim import claim_tasks
 from imgproc_domain.usecases.deployment import Deployment, Limits
+from imgproc_domain.usecases.perform import perform
+from imgproc_domain.usecases.reconcile import reconcile_due
+from imgproc_domain.usecases.settle import settle
+from imgproc_domain.usecases.start import start
 from imgproc_domain.vector import Vector
 
 TENANT: Final = "X-Test-Tenant"
@@ -51,8 +58,14 @@ BY_ID: Final = [
     ("GET", "/images/processing/{job_id}", "task_not_found"),
     ("POST", "/images/processing/{job_id}/retry", "task_not_found"),
     ("GET", "/tasks/{task_id}", "task_not_found"),
+    ("GET", "/executions/unknown/{task_id}", "task_not_found"),
+    ("POST", "/executions/unknown/{task_id}/resolve", "task_not_found"),
 ]
 """Every route with an id in its path, and what it says of one that does not exist."""
+
+RESOLUTION: Final = {"reason": "not billed", "evidence": "no such request", "owner_dead": True, "call_over": True}
+BODIES: Final[Mapping[str, Mapping[str, object]]] = {"/executions/unknown/{task_id}/resolve": RESOLUTION}
+"""What the routes that need a body are sent, by their paths."""
 
 
 class TenantHeader:
@@ -95,6 +108,9 @@ class Site:
 
     url: str
     deployment: Deployment
+    dispatch: MemoryDispatch
+    clock: ManualClock
+    agent: ScriptedAgent
     words: ScriptedTextModel
     decoder: ThreadDecoder
     root: Path
@@ -131,6 +147,34 @@ class Site:
             await tx.memes.lock([before.meme_id])
             found = (await tx.jobs.lock([before.job_id]))[before.job_id]
             await tx.jobs.save([_ended(found, status, await tx.now())])
+
+    async def work(self, task_type: TaskType, scope: Scope = ALICE) -> None:
+        """Execute the queued tasks of one type as a worker would."""
+        claimed = await claim_tasks(self.deployment, scope, task_type, 100, OWNER)
+        ready = await start(self.deployment, scope, claimed)
+        items = []
+        for execution in ready.running:
+            assert execution.attempt is not None
+            outcome = await perform(self.deployment, execution)
+            items.append(Settling(execution.claim, execution.attempt.attempt_id, outcome))
+        await settle(self.deployment, scope, items)
+
+    async def lose_call(self, client: str = "alice") -> dict[str, str]:
+        """Upload a picture whose agent call is lost, and return the ids of picture, job and task."""
+        item, scope = await self.upload(f"{uuid4()}.png", client=client), Scope(client)
+        async with self.deployment.uow.begin(scope) as tx:
+            await tx.slots.resize(Lane.AGENT, 4)
+        await self.work(TaskType.VISUAL, scope)
+        await reconcile_due(self.deployment, self.dispatch, scope, OWNER, 100)
+        self.agent.script.then(NOTHING_KNOWN)
+        await self.work(TaskType.CONTEXT, scope)
+        job = await self.job(item["job"]["job_id"], scope)
+        assert job.status is JobStatus.UNKNOWN
+        return {
+            "meme_id": item["meme_id"],
+            "job_id": str(job.job_id),
+            "task_id": str(job.stage(Stage.AGENT).task_id),
+        }
 
     async def describe(self, meme_id: str, title: str, scope: Scope = ALICE) -> None:
         """Give a picture a context and a findable vector."""
@@ -189,12 +233,13 @@ async def running(
 ) -> AsyncIterator[Site]:
     """Serve an application of its own on a free port until the block ends."""
     words, decoder, checks = ScriptedTextModel(), ThreadDecoder(), dict[str, str | None](database=None)
+    store, clock, agent = MemoryStore(), ManualClock(), ScriptedAgent()
     deployment = Deployment(
-        uow=MemoryUnitOfWork(MemoryStore(), ManualClock()),
+        uow=MemoryUnitOfWork(store, clock),
         blobs=LocalBlobStore(root),
         decoder=decoder,
         visual=ScriptedVisualModel(),
-        agent=ScriptedAgent(),
+        agent=agent,
         text=words,
         policy=policy or AllowAllPolicy(),
         ids=SystemIds(),
@@ -212,7 +257,8 @@ async def running(
         _client(url, BOB) as bob,
         _client(url, None) as nobody,
     ):
-        yield Site(url, deployment, words, decoder, root, checks, alice, bob, nobody)
+        dispatch = MemoryDispatch(store, clock)
+        yield Site(url, deployment, dispatch, clock, agent, words, decoder, root, checks, alice, bob, nobody)
 
 
 def _client(url: str, scope: Scope | None) -> httpx.AsyncClient:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.integration.http.site import BY_ID, FILE_LIMIT, Site, form, png, running
+from tests.integration.http.site import BODIES, BY_ID, FILE_LIMIT, Site, form, png, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -19,7 +19,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 @pytest.mark.parametrize(("method", "path", "code"), BY_ID)
 @pytest.mark.parametrize("nonsense", ["x", "..%2F..", "{01981f4e-7c00-7abc-8def-0123456789ab}", "%00"])
 async def test_what_is_no_id_is_an_id_nobody_has(site: Site, method: str, path: str, code: str, nonsense: str) -> None:
-    answer = await site.alice.request(method, re.sub(r"\{.*?\}", nonsense, path))
+    answer = await site.alice.request(method, re.sub(r"\{.*?\}", nonsense, path), json=BODIES.get(path))
     assert answer.status_code == 404
     assert answer.json()["error"] in (code, "not_found")
 
@@ -39,6 +39,8 @@ async def test_what_is_no_id_is_an_id_nobody_has(site: Site, method: str, path: 
         ("GET", "/images/processing?status=done", 422, "validation_error"),
         ("GET", "/tasks?cursor=dAGYH058AHq8nQ8BI0VniaB", 422, "validation_error"),
         ("GET", "/tasks?type=other", 422, "validation_error"),
+        ("GET", "/executions/unknown?resolved=perhaps", 422, "validation_error"),
+        ("GET", "/executions/unknown?cursor=dAGYH058AHq8nQ8BI0VniaB", 422, "validation_error"),
     ],
 )
 async def test_errors_of_the_framework_have_our_shape(

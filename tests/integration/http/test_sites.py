@@ -12,7 +12,13 @@ from imgproc_adapters.http import FixedScope, create_app, create_router
 
 UNKNOWN = UUID("01981f4e-7c00-7abc-8def-0123456789ab")
 FOREIGN = [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}]
-CHANGING = ["/images", "/search", f"/images/{UNKNOWN}/processing", f"/images/processing/{UNKNOWN}/retry"]
+CHANGING = [
+    "/images",
+    "/search",
+    f"/images/{UNKNOWN}/processing",
+    f"/images/processing/{UNKNOWN}/retry",
+    f"/executions/unknown/{UNKNOWN}/resolve",
+]
 
 
 async def ready() -> dict[str, str | None]:

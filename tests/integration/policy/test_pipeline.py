@@ -58,10 +58,10 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(dsn: str, folder: Path, policy: OperationPolicy) -> AsyncIterator[Service]:
+async def serving(dsn: str, folder: Path, policy: OperationPolicy, *, pooled: bool) -> AsyncIterator[Service]:
     agent = ScriptedAgent()
     async with build(
-        Settings(data_dir=folder, dsn=dsn, poll_seconds=0.05),
+        Settings(data_dir=folder, dsn=dsn, pooler=pooled, poll_seconds=0.05),
         scope_resolver=FixedScope(A),
         operation_policy=policy,
         decoder=ScriptedDecoder(),
@@ -89,10 +89,10 @@ async def behind(kind: str, quotas: QuotaPolicy) -> AsyncIterator[OperationPolic
 
 @pytest.mark.parametrize("kind", ["quota", "http"])
 async def test_beyond_the_quota_pictures_wait_for_a_person(
-    kind: str, engine: AsyncEngine, database: str, tmp_path: Path
+    kind: str, engine: AsyncEngine, database: str, pooled: bool, tmp_path: Path
 ) -> None:
     quotas = QuotaPolicy(engine, {QUOTA: Quota(1, Period.MONTH)})
-    async with behind(kind, quotas) as policy, serving(database, tmp_path, policy) as service:
+    async with behind(kind, quotas) as policy, serving(database, tmp_path, policy, pooled=pooled) as service:
         assert (await service.ended(await service.job_of("first")))["status"] == "succeeded"
 
         blocked_id = await service.job_of("second")
@@ -122,11 +122,11 @@ async def test_beyond_the_quota_pictures_wait_for_a_person(
 
 
 async def test_pictures_that_may_not_be_uploaded_are_rejected_one_by_one(
-    engine: AsyncEngine, database: str, tmp_path: Path
+    engine: AsyncEngine, database: str, pooled: bool, tmp_path: Path
 ) -> None:
     quotas = QuotaPolicy(engine)
     await quotas.set_quota(A, Operation.IMAGE_UPLOAD, Quota(2, Period.MONTH))
-    async with serving(database, tmp_path, quotas) as service:
+    async with serving(database, tmp_path, quotas, pooled=pooled) as service:
         answer = await service.upload("one", "one", "two", "three")
         assert answer.status_code == 207
         items = answer.json()["items"]
@@ -141,9 +141,9 @@ async def test_pictures_that_may_not_be_uploaded_are_rejected_one_by_one(
         assert not list((tmp_path / "blobs" / "staging").iterdir())
 
 
-async def test_the_settings_name_the_policy_of_the_commands(database: str, tmp_path: Path) -> None:
+async def test_the_settings_name_the_policy_of_the_commands(database: str, pooled: bool, tmp_path: Path) -> None:
     async def decided(**settings: Any) -> Denied | None:
-        given = Settings(data_dir=tmp_path, dsn=database, **settings)
+        given = Settings(data_dir=tmp_path, dsn=database, pooler=pooled, **settings)
         async with open_runtime(given, Parts(policy=None)) as runtime:
             return await runtime.deployment.policy.probe(A, QUOTA)
 
@@ -165,7 +165,8 @@ async def test_the_settings_name_the_policy_of_the_commands(database: str, tmp_p
 
 
 async def test_a_process_that_leaves_its_policy_out_allows_nothing_whatever_its_settings(
-    database: str, tmp_path: Path
+    database: str, pooled: bool, tmp_path: Path
 ) -> None:
-    async with open_runtime(Settings(data_dir=tmp_path, dsn=database, policy="allow_all"), Parts()) as runtime:
+    settings = Settings(data_dir=tmp_path, dsn=database, pooler=pooled, policy="allow_all")
+    async with open_runtime(settings, Parts()) as runtime:
         assert not isinstance(await runtime.deployment.policy.probe(A, QUOTA), Granted | None)

@@ -36,9 +36,9 @@ def policy(engine: AsyncEngine) -> QuotaPolicy:
 
 
 @pytest_asyncio.fixture
-async def nowhere(database: str) -> AsyncIterator[QuotaPolicy]:
+async def nowhere(database: str, pooled: bool) -> AsyncIterator[QuotaPolicy]:
     """A policy whose database is not there."""
-    engine = open_engine(make_conninfo(database, dbname="no_such_database"))
+    engine = open_engine(make_conninfo(database, dbname="no_such_database"), pooler=pooled)
     yield QuotaPolicy(engine, A_MONTH)
     await engine.dispose()
 
@@ -74,9 +74,11 @@ async def test_a_repeated_request_costs_nothing_and_survives_the_quota(policy: Q
     assert await acquire(policy, "1", "2") == [first[0], first[3]]
 
 
-async def test_of_requests_for_the_last_unit_exactly_one_is_granted(database: str, policy: QuotaPolicy) -> None:
+async def test_of_requests_for_the_last_unit_exactly_one_is_granted(
+    database: str, pooled: bool, policy: QuotaPolicy
+) -> None:
     await acquire(policy, "1")
-    elsewhere = open_engine(database)
+    elsewhere = open_engine(database, pooler=pooled)
     another = QuotaPolicy(elsewhere, A_MONTH)
     try:
         asked = [policy.acquire(make_request(f"key-{n}", A)) for n in range(8)]
@@ -84,6 +86,24 @@ async def test_of_requests_for_the_last_unit_exactly_one_is_granted(database: st
         assert sum(granted(await asyncio.gather(*asked))) == 1
     finally:
         await elsewhere.dispose()
+
+
+async def test_a_request_waits_for_the_one_that_is_being_decided(policy: QuotaPolicy, direct: str) -> None:
+    await acquire(policy, "1")
+    async with await psycopg.AsyncConnection.connect(direct) as another:
+        await another.execute("SELECT FROM scopes WHERE scope_id = %s FOR NO KEY UPDATE", [A])
+        acquiring = asyncio.create_task(policy.acquire(make_request("3", A)))
+        waiting = asyncio.create_task(waits(direct))
+        await asyncio.wait((acquiring, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        await another.execute(
+            "INSERT INTO policy_reservations"
+            " (scope_id, operation, logical_request_key, fingerprint, units, acquired_at)"
+            " VALUES (%s, %s, '2', 'f', 1, now())",
+            [A, AGENT],
+        )
+        await another.commit()
+    exceeded(await acquiring)
 
 
 async def test_one_request_that_comes_twice_at_once_is_one(policy: QuotaPolicy) -> None:
@@ -100,18 +120,18 @@ async def test_scopes_and_operations_are_counted_apart(policy: QuotaPolicy) -> N
     assert await policy.probe(A, Operation.IMAGE_UPLOAD) is None
 
 
-async def test_units_that_were_not_committed_come_back_and_committed_ones_do_not(policy: QuotaPolicy) -> None:
+async def test_units_come_back_whether_they_were_committed_or_not(policy: QuotaPolicy) -> None:
     first, second = await acquire(policy, "1", "2")
     assert isinstance(first, Granted)
     assert isinstance(second, Granted)
     await policy.commit(make_request("1", A), first.reservation)
     for key in ("1", "2"):
         assert await policy.release(A, AGENT, key)
-    assert granted(await acquire(policy, "3", "4")) == [True, False]
-    assert await policy.commit(make_request("1", A), first.reservation) == first
-    denied = await policy.commit(make_request("2", A), second.reservation)
-    assert isinstance(denied, Denied)
-    assert denied.reason is DenialReason.FORBIDDEN
+    assert granted(await acquire(policy, "3", "4", "5")) == [True, True, False]
+    for key, reserved in (("1", first), ("2", second)):
+        denied = await policy.commit(make_request(key, A), reserved.reservation)
+        assert isinstance(denied, Denied)
+        assert denied.reason is DenialReason.FORBIDDEN
 
 
 async def test_a_forged_reservation_or_another_input_is_not_committed(policy: QuotaPolicy) -> None:
@@ -164,8 +184,8 @@ async def test_a_request_for_less_than_one_unit_is_forbidden(policy: QuotaPolicy
         assert denied.reason is DenialReason.FORBIDDEN
 
 
-async def test_a_release_that_overtakes_its_acquire_wins(policy: QuotaPolicy, database: str) -> None:
-    async with await psycopg.AsyncConnection.connect(database) as release:
+async def test_a_release_that_overtakes_its_acquire_wins(policy: QuotaPolicy, direct: str) -> None:
+    async with await psycopg.AsyncConnection.connect(direct) as release:
         await release.execute("INSERT INTO scopes VALUES (%s, now())", [A])
         await release.commit()
         await release.execute(
@@ -175,17 +195,17 @@ async def test_a_release_that_overtakes_its_acquire_wins(policy: QuotaPolicy, da
             [A, AGENT],
         )
         acquiring = asyncio.create_task(policy.acquire(make_request("1", A)))
-        await waits(database)
+        await waits(direct)
         await release.commit()
     denied = await acquiring
     assert isinstance(denied, Denied)
     assert denied.reason is DenialReason.FORBIDDEN
 
 
-async def waits(database: str) -> None:
+async def waits(direct: str) -> None:
     """Return once a connection of the database waits for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher:
+    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(direct, autocommit=True) as watcher:
         while True:
             if await (await watcher.execute(query)).fetchone() == (1,):
                 return

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from attrs import evolve
 from sqlalchemy.ext.asyncio import AsyncEngine
+from tests.integration.pooler import unpooled
 
 from imgproc_adapters.postgres.conninfo import Limits
 from imgproc_adapters.postgres.engine import open_engine
@@ -21,31 +22,32 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.stage import Stage
 
 A = Scope("engine-a")
+TIMEOUTS = unpooled("the server's time-outs are those of the role")
 TERMINATE = """
     SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend'
 """
 
 
-async def terminate(database: str) -> None:
-    async with await psycopg.AsyncConnection.connect(database) as other:
+async def terminate(direct: str) -> None:
+    async with await psycopg.AsyncConnection.connect(direct) as other:
         await other.execute(TERMINATE)
 
 
-async def ended(database: str) -> None:
+async def ended(direct: str) -> None:
     """Return once no connection of the database is inside a transaction."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
-    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher:
+    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(direct, autocommit=True) as watcher:
         while True:
             if await (await watcher.execute(query)).fetchone() == (0,):
                 return
             await asyncio.sleep(0.01)
 
 
-async def waits(database: str) -> None:
+async def waits(direct: str) -> None:
     """Return once a connection of the database waits for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher:
+    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(direct, autocommit=True) as watcher:
         while True:
             if await (await watcher.execute(query)).fetchone() == (1,):
                 return
@@ -53,24 +55,24 @@ async def waits(database: str) -> None:
 
 
 async def test_idle_connections_that_the_server_ended_are_replaced_unnoticed(
-    uow: PostgresUnitOfWork, database: str
+    uow: PostgresUnitOfWork, direct: str
 ) -> None:
     async with uow.begin(A) as first, uow.begin(A) as second:
         await first.now()
         await second.now()
-    await terminate(database)
+    await terminate(direct)
     for _ in range(3):
         async with uow.begin(A) as tx:
             assert await tx.memes.count() == 0
 
 
-async def test_a_connection_lost_inside_a_transaction_keeps_nothing(uow: PostgresUnitOfWork, database: str) -> None:
+async def test_a_connection_lost_inside_a_transaction_keeps_nothing(uow: PostgresUnitOfWork, direct: str) -> None:
     meme = make_meme(A)
 
     async def interrupted() -> None:
         async with uow.begin(A) as tx:
             await tx.memes.add(meme)
-            await terminate(database)
+            await terminate(direct)
             await tx.memes.count()
 
     with pytest.raises(DatabaseUnavailable) as lost:
@@ -80,11 +82,11 @@ async def test_a_connection_lost_inside_a_transaction_keeps_nothing(uow: Postgre
         assert not await tx.memes.get([meme.meme_id])
 
 
-async def test_a_connection_lost_at_commit_leaves_the_outcome_unknown(uow: PostgresUnitOfWork, database: str) -> None:
+async def test_a_connection_lost_at_commit_leaves_the_outcome_unknown(uow: PostgresUnitOfWork, direct: str) -> None:
     async def interrupted() -> None:
         async with uow.begin(A) as tx:
             await tx.memes.add(make_meme(A))
-            await terminate(database)
+            await terminate(direct)
 
     with pytest.raises(CommitOutcomeUnknown):
         await interrupted()
@@ -107,6 +109,7 @@ async def test_a_row_without_its_parent_is_refused_at_commit_for_certain(uow: Po
         await write()
 
 
+@TIMEOUTS
 async def test_a_statement_that_takes_too_long_is_ended(database: str) -> None:
     engine = open_engine(database, limits=Limits(statement=0.1))
     with pytest.raises(DatabaseUnavailable, match="statement timeout"):
@@ -115,6 +118,7 @@ async def test_a_statement_that_takes_too_long_is_ended(database: str) -> None:
     await engine.dispose()
 
 
+@TIMEOUTS
 async def test_a_transaction_that_stands_still_is_ended(database: str) -> None:
     engine = open_engine(database, limits=Limits(idle_in_transaction=0.1))
 
@@ -129,8 +133,10 @@ async def test_a_transaction_that_stands_still_is_ended(database: str) -> None:
     await engine.dispose()
 
 
-async def test_a_transaction_that_is_cancelled_while_it_waits_harms_nobody(database: str) -> None:
-    engine = open_engine(database, pool_size=1)
+async def test_a_transaction_that_is_cancelled_while_it_waits_harms_nobody(
+    database: str, direct: str, pooled: bool
+) -> None:
+    engine = open_engine(database, pool_size=1, pooler=pooled)
     uow = PostgresUnitOfWork(engine)
     meme = make_meme(A)
     async with uow.begin(A) as tx:
@@ -143,7 +149,7 @@ async def test_a_transaction_that_is_cancelled_while_it_waits_harms_nobody(datab
     async with uow.begin(A) as holder:
         await holder.memes.lock([meme.meme_id])
         waiter = asyncio.create_task(late())
-        await waits(database)
+        await waits(direct)
         waiter.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter
@@ -152,8 +158,8 @@ async def test_a_transaction_that_is_cancelled_while_it_waits_harms_nobody(datab
     await engine.dispose()
 
 
-async def test_a_pool_that_is_used_up_is_said_to_be_unavailable(database: str) -> None:
-    engine = open_engine(database, pool_size=1, pool_timeout=0.05)
+async def test_a_pool_that_is_used_up_is_said_to_be_unavailable(database: str, pooled: bool) -> None:
+    engine = open_engine(database, pool_size=1, pool_timeout=0.05, pooler=pooled)
     uow = PostgresUnitOfWork(engine)
     async with uow.begin(A), uow.begin(A):
         with pytest.raises(DatabaseUnavailable, match="pool"):
@@ -179,11 +185,11 @@ async def test_text_with_a_nul_is_an_invalid_value(uow: PostgresUnitOfWork) -> N
 
 
 @pytest.mark.parametrize("pooler", [False, True])
-async def test_times_are_utc_in_a_database_of_another_time_zone(database: str, *, pooler: bool) -> None:
+async def test_times_are_utc_in_a_database_of_another_time_zone(database: str, direct: str, *, pooler: bool) -> None:
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+    async with await psycopg.AsyncConnection.connect(direct, autocommit=True) as other:
         await other.execute(f"ALTER DATABASE {name} SET TimeZone = 'Asia/Shanghai'".encode())
-    engine = open_engine(database, pooler=pooler)
+    engine = open_engine(database if pooler else direct, pooler=pooler)
     meme = make_meme(A)
     async with PostgresUnitOfWork(engine).begin(A) as tx:
         await tx.memes.add(meme)

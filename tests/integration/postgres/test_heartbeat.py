@@ -31,8 +31,8 @@ TERMINATE = """
 
 
 @pytest.fixture
-def heartbeat(database: str) -> Iterator[PostgresHeartbeat]:
-    heartbeat = PostgresHeartbeat(database)
+def heartbeat(database: str, pooled: bool) -> Iterator[PostgresHeartbeat]:
+    heartbeat = PostgresHeartbeat(database, pooler=pooled)
     yield heartbeat
     heartbeat.close()
 
@@ -65,18 +65,18 @@ async def test_a_locked_row_delays_nobody(
 
 
 async def test_a_connection_that_was_ended_is_replaced_at_once(
-    heartbeat: PostgresHeartbeat, database: str, running: list[Task]
+    heartbeat: PostgresHeartbeat, direct: str, running: list[Task]
 ) -> None:
     claims = [task.claim for task in running]
     assert not heartbeat.renew(claims, HOUR)
-    with psycopg.connect(database) as other:
+    with psycopg.connect(direct) as other:
         other.execute(TERMINATE)
     assert not heartbeat.renew(claims, HOUR)
 
 
-def test_a_database_that_does_not_answer_is_said_to_be_unavailable(database: str) -> None:
+def test_a_database_that_does_not_answer_is_said_to_be_unavailable(database: str, pooled: bool) -> None:
     nowhere = make_conninfo(database, dbname="no_such_database")
-    heartbeat = PostgresHeartbeat(nowhere)
+    heartbeat = PostgresHeartbeat(nowhere, pooler=pooled)
     task_id = make_task(make_job(make_meme(A)), Stage.VISUAL).task_id
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable):
@@ -84,13 +84,13 @@ def test_a_database_that_does_not_answer_is_said_to_be_unavailable(database: str
     heartbeat.close()
 
 
-async def test_renewals_touch_no_index(heartbeat: PostgresHeartbeat, database: str, running: list[Task]) -> None:
+async def test_renewals_touch_no_index(heartbeat: PostgresHeartbeat, direct: str, running: list[Task]) -> None:
     claims = [task.claim for task in running]
     for _ in range(5):
         assert not heartbeat.renew(claims, HOUR)
     heartbeat.close()
     query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'tasks'"
-    async with asyncio.timeout(PATIENCE), await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher:
+    async with asyncio.timeout(PATIENCE), await psycopg.AsyncConnection.connect(direct, autocommit=True) as watcher:
         updated, hot = 0, 0
         while updated < 5 * len(claims):
             updated, hot = await (await watcher.execute(query)).fetchone() or (0, 0)

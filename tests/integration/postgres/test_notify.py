@@ -20,8 +20,8 @@ TERMINATE = """
 
 
 @pytest_asyncio.fixture
-async def listener(database: str) -> AsyncIterator[PostgresListener]:
-    listener = PostgresListener(database)
+async def listener(direct: str) -> AsyncIterator[PostgresListener]:
+    listener = PostgresListener(direct)
     await listener.start()
     yield listener
     await listener.close()
@@ -32,8 +32,8 @@ async def ring(uow: PostgresUnitOfWork, topics: Collection[Topic]) -> None:
         await tx.bell.ring(topics)
 
 
-async def test_a_transaction_sends_one_hint_however_often_it_rings(uow: PostgresUnitOfWork, database: str) -> None:
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as ear:
+async def test_a_transaction_sends_one_hint_however_often_it_rings(uow: PostgresUnitOfWork, direct: str) -> None:
+    async with await psycopg.AsyncConnection.connect(direct, autocommit=True) as ear:
         await ear.execute(f"LISTEN {CHANNEL}".encode())
         async with uow.begin(A) as tx:
             await tx.bell.ring([Topic.JOBS, Topic.VISUAL])
@@ -44,9 +44,9 @@ async def test_a_transaction_sends_one_hint_however_often_it_rings(uow: Postgres
 
 
 async def test_hints_come_back_after_the_connection_was_lost(
-    listener: PostgresListener, uow: PostgresUnitOfWork, database: str
+    listener: PostgresListener, uow: PostgresUnitOfWork, direct: str
 ) -> None:
-    async with await psycopg.AsyncConnection.connect(database) as other:
+    async with await psycopg.AsyncConnection.connect(direct) as other:
         assert await (await other.execute(TERMINATE)).fetchone() == (1,)
     # what was rung meanwhile is unknown, so everything counts as rung once
     assert set(await listener.wait(PATIENCE)) == set(Topic)
@@ -55,9 +55,9 @@ async def test_hints_come_back_after_the_connection_was_lost(
 
 
 async def test_an_unknown_topic_of_a_later_version_is_ignored(
-    listener: PostgresListener, uow: PostgresUnitOfWork, database: str
+    listener: PostgresListener, uow: PostgresUnitOfWork, direct: str
 ) -> None:
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+    async with await psycopg.AsyncConnection.connect(direct, autocommit=True) as other:
         await other.execute("SELECT pg_notify(%s, 'something_new jobs')", [CHANNEL])
     assert set(await listener.wait(PATIENCE)) == {Topic.JOBS}
 

@@ -105,13 +105,13 @@ def statistics(request: pytest.FixtureRequest) -> Statistics:
 
 
 @pytest_asyncio.fixture
-async def filled(database: str, uow: PostgresUnitOfWork, statistics: Statistics) -> str:
+async def filled(direct: str, uow: PostgresUnitOfWork, statistics: Statistics) -> str:
     for scope in (BIG, SMALL):
         meme = make_meme(scope)
         async with uow.begin(scope) as tx:
             await tx.memes.add(meme)
             await tx.jobs.add([make_job(meme)])
-    with psycopg.connect(database) as connection:
+    with psycopg.connect(direct) as connection:
         for table in ("memes", "tasks", "image_processing_jobs", "task_attempts", "operation_grants"):
             connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)".encode())
         connection.execute("ANALYZE memes, image_processing_jobs, task_attempts, operation_grants")
@@ -119,7 +119,7 @@ async def filled(database: str, uow: PostgresUnitOfWork, statistics: Statistics)
         connection.execute(JOBS, {"scope": BIG, "rows": ROWS})
         connection.execute(ATTEMPTS)
         connection.execute(GRANTS)
-    return database
+    return direct
 
 
 @asynccontextmanager

@@ -11,12 +11,14 @@ import pytest_asyncio
 from attrs import evolve
 
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
-from imgproc_adapters.testing.factories import make_attempt, make_job, make_meme, make_task
+from imgproc_adapters.testing.factories import make_attempt, make_grant, make_job, make_meme, make_task
 from imgproc_domain import attempt as attempts
+from imgproc_domain import grant as grants
 from imgproc_domain import task as tasks
 from imgproc_domain.attempt import AttemptStatus
 from imgproc_domain.claim import Fence
 from imgproc_domain.errors import Conflict
+from imgproc_domain.grant import GrantStatus
 from imgproc_domain.ids import WorkerId
 from imgproc_domain.job import Job
 from imgproc_domain.meme import Meme
@@ -35,10 +37,10 @@ PATIENCE = 30.0
 T = TypeVar("T")
 
 
-async def waiting(database: str, blocked: int = 1) -> None:
+async def waiting(direct: str, blocked: int = 1) -> None:
     """Return once that many of the database's connections wait for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    async with asyncio.timeout(PATIENCE), await psycopg.AsyncConnection.connect(database, autocommit=True) as watcher:
+    async with asyncio.timeout(PATIENCE), await psycopg.AsyncConnection.connect(direct, autocommit=True) as watcher:
         while True:
             if await (await watcher.execute(query)).fetchone() == (blocked,):
                 return
@@ -107,14 +109,14 @@ async def test_expiry_passes_by_what_is_being_settled(uow: PostgresUnitOfWork, q
 
 
 async def test_a_settling_that_waited_for_the_expiry_is_fenced(
-    uow: PostgresUnitOfWork, database: str, queued: Task
+    uow: PostgresUnitOfWork, direct: str, queued: Task
 ) -> None:
     running = await claimed(uow, lease=timedelta(0))
     async with uow.begin(A) as settling:
         async with uow.begin(A) as sweeping:
             (expired,) = await sweeping.claims.lock_expired(IMAGE_TASK_TYPES, 5)
             late = asyncio.create_task(settling.claims.lock([running.claim]))
-            await waiting(database)
+            await waiting(direct)
             await sweeping.claims.save([tasks.expire(expired, await sweeping.now(), RetryPolicy())])
         seen = (await soon(late))[running.task_id]
         assert seen.status is TaskStatus.QUEUED
@@ -122,7 +124,7 @@ async def test_a_settling_that_waited_for_the_expiry_is_fenced(
 
 
 async def test_a_lease_that_ended_while_its_holder_waited_is_over(
-    uow: PostgresUnitOfWork, database: str, queued: Task
+    uow: PostgresUnitOfWork, direct: str, queued: Task
 ) -> None:
     running = await claimed(uow, lease=timedelta(seconds=0.5))
     assert running.lease.expires_at is not None
@@ -130,10 +132,25 @@ async def test_a_lease_that_ended_while_its_holder_waited_is_over(
         async with uow.begin(A) as other:
             await other.claims.lock([running.claim])
             late = asyncio.create_task(settling.claims.lock([running.claim]))
-            await waiting(database)
+            await waiting(direct)
             await past(other, running.lease.expires_at)
         seen = (await soon(late))[running.task_id]
         assert tasks.why_fenced(seen, running.claim, await settling.now()) is Fence.EXPIRED
+
+
+async def test_a_reconcile_whose_lease_ended_while_it_waited_is_over(
+    uow: PostgresUnitOfWork, database: str, job: Job
+) -> None:
+    async with uow.begin(A) as tx:
+        (held,) = await tx.job_claims.claim_due(1, ONE, timedelta(seconds=0.5))
+    assert held.lease.expires_at is not None
+    async with uow.begin(A) as reconciling:
+        async with uow.begin(A) as other:
+            await other.jobs.lock([job.job_id])
+            late = asyncio.create_task(reconciling.job_claims.lock([held.claim]))
+            await waiting(database)
+            await past(other, held.lease.expires_at)
+        assert not await soon(late)
 
 
 async def test_a_claim_of_one_scope_is_unknown_in_another(uow: PostgresUnitOfWork, queued: Task) -> None:
@@ -144,7 +161,7 @@ async def test_a_claim_of_one_scope_is_unknown_in_another(uow: PostgresUnitOfWor
         assert not await tx.tasks.get([running.task_id])
 
 
-async def test_of_two_jobs_opened_at_once_one_is_refused(uow: PostgresUnitOfWork, database: str, job: Job) -> None:
+async def test_of_two_jobs_opened_at_once_one_is_refused(uow: PostgresUnitOfWork, direct: str, job: Job) -> None:
     meme = make_meme(A)
     async with uow.begin(A) as tx:
         await tx.memes.add(meme)
@@ -156,12 +173,12 @@ async def test_of_two_jobs_opened_at_once_one_is_refused(uow: PostgresUnitOfWork
     async with uow.begin(A) as first:
         await first.jobs.add([make_job(meme)])
         late = asyncio.create_task(second())
-        await waiting(database)
+        await waiting(direct)
     with pytest.raises(Conflict):
         await soon(late)
 
 
-async def test_a_job_whose_rival_is_rolled_back_is_kept(uow: PostgresUnitOfWork, database: str, job: Job) -> None:
+async def test_a_job_whose_rival_is_rolled_back_is_kept(uow: PostgresUnitOfWork, direct: str, job: Job) -> None:
     meme: Meme = make_meme(A)
     kept = make_job(meme)
     async with uow.begin(A) as tx:
@@ -175,7 +192,7 @@ async def test_a_job_whose_rival_is_rolled_back_is_kept(uow: PostgresUnitOfWork,
         async with uow.begin(A) as tx:
             await tx.jobs.add([make_job(meme)])
             late.append(asyncio.create_task(second()))
-            await waiting(database)
+            await waiting(direct)
             raise RuntimeError("changed my mind")
 
     late: list[asyncio.Task[None]] = []
@@ -186,7 +203,7 @@ async def test_a_job_whose_rival_is_rolled_back_is_kept(uow: PostgresUnitOfWork,
         assert await tx.jobs.active([meme.meme_id]) == {meme.meme_id: kept.job_id}
 
 
-async def test_of_two_that_start_one_attempt_one_may_call(uow: PostgresUnitOfWork, database: str, queued: Task) -> None:
+async def test_of_two_that_start_one_attempt_one_may_call(uow: PostgresUnitOfWork, direct: str, queued: Task) -> None:
     prepared = make_attempt(queued)
     async with uow.begin(A) as tx:
         await tx.attempts.add([prepared])
@@ -196,5 +213,20 @@ async def test_of_two_that_start_one_attempt_one_may_call(uow: PostgresUnitOfWor
         async with uow.begin(A) as first:
             assert await first.attempts.save(change) == {prepared.attempt_id}
             late = asyncio.create_task(second.attempts.save(change))
-            await waiting(database)
+            await waiting(direct)
         assert not await soon(late)
+
+
+async def test_a_grant_that_is_being_committed_is_waited_for(uow: PostgresUnitOfWork, database: str, job: Job) -> None:
+    task = make_task(job, Stage.AGENT)
+    grant = make_grant(task)
+    async with uow.begin(A) as tx:
+        await tx.tasks.add([task])
+        await tx.grants.add([grant])
+    async with uow.begin(A) as settling:
+        async with uow.begin(A) as starting:
+            await starting.grants.lock([grant.grant_id])
+            late = asyncio.create_task(settling.grants.lock([grant.grant_id]))
+            await waiting(database)
+            await starting.grants.save([grants.commit(grant, await starting.now())])
+        assert (await soon(late))[grant.grant_id].status is GrantStatus.COMMITTED

@@ -10,7 +10,7 @@ from imgproc_adapters.postgres.migrate import VERSION_TABLE
 from imgproc_adapters.postgres.tables import METADATA, VECTOR_TABLES
 from imgproc_domain.stage import TaskType
 
-REFERENCE_TABLES = {"lane_slots", "embedding_spaces"}
+REFERENCE_TABLES = {"lane_slots", "embedding_spaces", "processing_configuration"}
 LEASE_COLUMNS = {"lease_owner", "lease_expires_at", "claim_generation"}
 
 EXACT_KEYS = {

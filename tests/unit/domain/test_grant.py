@@ -38,3 +38,10 @@ def test_no_edge_of_the_table_is_without_its_function() -> None:
 def test_a_grant_under_which_a_call_may_have_been_made_is_never_given_back(spent: GrantStatus) -> None:
     with pytest.raises(IllegalTransition):
         grants.release(grant_in(spent), NOW)
+
+
+@pytest.mark.parametrize("target", STEPS)
+@pytest.mark.parametrize("over", [GrantStatus.RELEASED, GrantStatus.UNKNOWN])
+def test_a_grant_that_was_given_back_or_lost_is_never_used_again(over: GrantStatus, target: GrantStatus) -> None:
+    with pytest.raises(IllegalTransition):
+        STEPS[target](grant_in(over), NOW)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
 from typing import Any, get_args
+from uuid import UUID
 
 import pytest
 from attrs import evolve, frozen
@@ -30,9 +31,19 @@ from imgproc_domain.claim import Claim, Fence, Lease
 from imgproc_domain.context import Context, ContextStatus, Description, Origin, Provenance
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import IllegalTransition
-from imgproc_domain.ids import AttemptId
+from imgproc_domain.ids import AttemptId, MemeId
 from imgproc_domain.meme import Meme
-from imgproc_domain.outcome import AlreadyValid, Blocked, Failed, GivenBack, Outcome, Retry, Succeeded, Unknown
+from imgproc_domain.outcome import (
+    AlreadyValid,
+    Blocked,
+    Failed,
+    GivenBack,
+    Outcome,
+    Postponed,
+    Retry,
+    Succeeded,
+    Unknown,
+)
 from imgproc_domain.policy import DenialReason, Denied
 from imgproc_domain.product import ContextProduct, Product, TextProduct, VisualProduct
 from imgproc_domain.retry import RetryPolicy
@@ -100,6 +111,7 @@ OUTCOMES: list[Outcome] = [
     Failed(TROUBLE),
     Unknown(TROUBLE),
     GivenBack(TROUBLE),
+    Postponed(TROUBLE, NOW + LEASE),
     Blocked(DENIED),
 ]
 
@@ -207,7 +219,12 @@ def _replaced(rows: Locked) -> Locked:
     return evolve(rows, meme=evolve(rows.meme, picture=evolve(rows.meme.picture, sha256=OTHER_PICTURE)))
 
 
-@pytest.mark.parametrize("spoil", [_gone, _deleted, _replaced])
+def _another(rows: Locked) -> Locked:
+    assert rows.meme is not None
+    return evolve(rows, meme=evolve(rows.meme, meme_id=MemeId(UUID(int=9))))
+
+
+@pytest.mark.parametrize("spoil", [_gone, _deleted, _replaced, _another])
 @pytest.mark.parametrize("stage", Stage)
 def test_a_product_of_a_picture_that_is_no_longer_there_is_never_written(
     stage: Stage, spoil: Callable[[Locked], Locked]
@@ -362,6 +379,17 @@ def test_an_expired_lease_ends_a_task_only_when_its_call_was_certainly_not_made_
     else:
         assert (after.task.status, after.task.available_at) == (TaskStatus.QUEUED, later)
         assert (after.grant, after.attempt) == (GrantFate.KEEP, attempt)
+
+
+def test_a_postponed_task_waits_and_keeps_its_attempt_and_its_grant() -> None:
+    done = work()
+    later = NOW + 3 * LEASE
+    after = done.settle(Postponed(TROUBLE, later))
+    assert after.attempt == done.attempt
+    assert (after.grant, after.product) == (GrantFate.KEEP, None)
+    assert (after.task.status, after.task.available_at) == (TaskStatus.QUEUED, later)
+    assert (after.task.failures, after.task.lease_losses) == (done.task.failures, done.task.lease_losses)
+    assert after.task.lease == Lease(GENERATION)
 
 
 def test_the_claim_that_lost_its_lease_is_fenced_for_ever() -> None:

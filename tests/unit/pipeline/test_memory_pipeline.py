@@ -1,5 +1,7 @@
 """The pipeline machine over the in-memory adapter."""
 
+from datetime import timedelta
+
 from hypothesis import HealthCheck, settings
 
 from imgproc_adapters.memory import (
@@ -11,8 +13,10 @@ from imgproc_adapters.memory import (
     MemoryUnitOfWork,
 )
 from imgproc_adapters.testing.pipeline import PipelineMachine, Site
+from imgproc_adapters.testing.pipeline_agent import AgentPipelineMachine
 from imgproc_adapters.testing.view import View, memory_view
 from imgproc_adapters.testing.world import World
+from imgproc_domain.attempt import Replay
 from imgproc_domain.scope import Scope
 
 SCOPE = Scope("machine")
@@ -25,6 +29,9 @@ class MemoryPipeline(PipelineMachine):
         async def view() -> View:
             return memory_view(store, SCOPE, clock.now())
 
+        async def elapse(time: timedelta) -> None:
+            clock.advance(time)
+
         async def close() -> None:
             return None
 
@@ -34,10 +41,28 @@ class MemoryPipeline(PipelineMachine):
             heartbeat=MemoryHeartbeat(store, clock),
             listener=lambda: MemoryListener(store),
         )
-        return Site(world, SCOPE, view, close)
+        return Site(world, SCOPE, view, elapse, close)
 
+
+class MemoryAgentPipeline(AgentPipelineMachine, MemoryPipeline):
+    pass
+
+
+class MemoryLookUpPipeline(MemoryAgentPipeline):
+    replay = Replay.LOOKUP
+
+
+class MemorySafePipeline(MemoryAgentPipeline):
+    replay = Replay.SAFE
+
+
+SETTINGS = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 TestMemoryPipeline = MemoryPipeline.TestCase
-TestMemoryPipeline.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestMemoryPipeline.settings = SETTINGS
+TestMemoryAgentPipeline = MemoryAgentPipeline.TestCase
+TestMemoryAgentPipeline.settings = SETTINGS
+TestMemoryLookUpPipeline = MemoryLookUpPipeline.TestCase
+TestMemoryLookUpPipeline.settings = SETTINGS
+TestMemorySafePipeline = MemorySafePipeline.TestCase
+TestMemorySafePipeline.settings = SETTINGS

@@ -164,7 +164,8 @@ async def test_a_batch_that_changes_a_context_publishes_no_vector_of_the_old_one
     await site.slots(2)
     world = World(site.uow, site.dispatch, site.heartbeat, lambda: MemoryListener(site.store))
     meme = make_meme(A)
-    earlier, later = make_job(meme, due_at=None), make_job(meme, revision=2, config_fingerprint="config-2", due_at=None)
+    made_with = site.deployment.config.fingerprint
+    earlier, later = (make_job(meme, revision=n, config_fingerprint=made_with, due_at=None) for n in (1, 2))
     closed = evolve(earlier, status=JobStatus.FAILED, completed_at=site.clock.now())
     agent_task = make_task(later, Stage.AGENT)
     grant = make_grant(agent_task)

@@ -19,8 +19,10 @@ _MODULES = (
     "bell",
     "blobs",
     "claims",
+    "configuration",
     "contexts",
     "dispatch",
+    "evidence",
     "generations",
     "grants",
     "heartbeat",
@@ -29,8 +31,10 @@ _MODULES = (
     "memes",
     "policy",
     "products",
+    "scopes",
     "search",
     "slots",
+    "succession",
     "tasks",
     "text_model",
     "unit_of_work",
@@ -44,8 +48,10 @@ from imgproc_adapters.testing.contracts.attempts import AttemptStoreContract  # 
 from imgproc_adapters.testing.contracts.bell import BellContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.blobs import BlobStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.claims import ClaimStoreContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.configuration import ConfigurationStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.contexts import ContextStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.dispatch import DispatchContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.evidence import EvidenceStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.generations import GenerationStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.grants import GrantStoreContract, ReleaseOutboxContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.heartbeat import HeartbeatContract  # noqa: E402 - after the registration
@@ -54,8 +60,10 @@ from imgproc_adapters.testing.contracts.jobs import JobStoreContract  # noqa: E4
 from imgproc_adapters.testing.contracts.memes import MemeStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.policy import OperationPolicyContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.products import ProductStoreContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.scopes import ScopeContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.search import SearchStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.slots import SlotStoreContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.succession import SuccessionContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.tasks import TaskStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.text_model import TextModelContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.unit_of_work import UnitOfWorkContract  # noqa: E402 - after the registration
@@ -67,8 +75,10 @@ __all__ = [
     "BellContract",
     "BlobStoreContract",
     "ClaimStoreContract",
+    "ConfigurationStoreContract",
     "ContextStoreContract",
     "DispatchContract",
+    "EvidenceStoreContract",
     "GenerationStoreContract",
     "GrantStoreContract",
     "HeartbeatContract",
@@ -78,8 +88,10 @@ __all__ = [
     "OperationPolicyContract",
     "ProductStoreContract",
     "ReleaseOutboxContract",
+    "ScopeContract",
     "SearchStoreContract",
     "SlotStoreContract",
+    "SuccessionContract",
     "TaskStoreContract",
     "TextModelContract",
     "UnitOfWorkContract",

@@ -92,7 +92,14 @@ class DispatchContract:
                 await tx.releases.add([make_release("key-1")])
         async with world.uow.begin(A) as tx:
             await tx.releases.finish([(Operation.ANALYSIS_AGENT, "key-1")])
-        assert list(await world.dispatch.release_scopes(10)) == [B]
+        assert list(await world.dispatch.release_scopes(None, 10)) == [B]
+
+    async def test_scopes_with_a_pending_release_have_their_turn_too(self, world: World) -> None:
+        for scope in (A, B, C):
+            async with world.uow.begin(scope) as tx:
+                await tx.releases.add([make_release("key-1")])
+        assert list(await world.dispatch.release_scopes(A, 2)) == [B, C]
+        assert list(await world.dispatch.release_scopes(B, 10)) == [C, A, B]
 
     async def test_queued_tasks_are_counted_over_all_scopes_up_to_a_bound(self, world: World) -> None:
         await store_tasks(world, 3, Stage.AGENT, scope=A)

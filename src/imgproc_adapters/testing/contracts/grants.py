@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from imgproc_adapters.testing.factories import LONG_AGO, make_grant, make_release
-from imgproc_adapters.testing.seed import MINUTE, A, B, store, store_tasks
+from imgproc_adapters.testing.seed import MINUTE, A, B, new_tasks, store
 from imgproc_adapters.testing.world import World
 from imgproc_domain import grant as grants
 from imgproc_domain.errors import Conflict
@@ -20,38 +20,37 @@ class GrantStoreContract:
     pytestmark = pytest.mark.asyncio
 
     async def test_a_grant_is_found_by_its_logical_request_key(self, world: World) -> None:
-        (task,) = await store_tasks(world, 1, Stage.AGENT)
+        (task,) = await new_tasks(world, 1, Stage.AGENT)
         grant = make_grant(task, key="key-1")
-        await store(world, grant)
+        await store(world, task, grant)
         async with world.uow.begin(A) as tx:
             assert await tx.grants.by_key(AGENT, ["key-1", "key-2"]) == {"key-1": grant}
             assert not await tx.grants.by_key(Operation.IMAGE_UPLOAD, ["key-1"])
 
     async def test_a_logical_request_has_one_grant_of_an_operation(self, world: World) -> None:
-        first, second = await store_tasks(world, 2, Stage.AGENT)
-        await store(world, make_grant(first, key="key-1"))
-        await store(world, make_grant(second, key="key-1", operation=Operation.REVERSE_IMAGE_SEARCH))
+        first, second, third = await new_tasks(world, 3, Stage.AGENT)
+        await store(world, first, make_grant(first, key="key-1"))
+        await store(world, second, make_grant(second, key="key-1", operation=Operation.REVERSE_IMAGE_SEARCH))
         with pytest.raises(Conflict):
-            await store(world, make_grant(second, key="key-1"))
+            await store(world, third, make_grant(third, key="key-1"))
 
     async def test_the_same_key_in_another_scope_is_another_request(self, world: World) -> None:
-        (own,) = await store_tasks(world, 1, Stage.AGENT, scope=A)
-        (foreign,) = await store_tasks(world, 1, Stage.AGENT, scope=B)
-        await store(world, make_grant(own, key="key-1"))
-        await store(world, make_grant(foreign, key="key-1"))
+        (own,) = await new_tasks(world, 1, Stage.AGENT, scope=A)
+        (foreign,) = await new_tasks(world, 1, Stage.AGENT, scope=B)
+        await store(world, own, make_grant(own, key="key-1"))
+        await store(world, foreign, make_grant(foreign, key="key-1"))
         async with world.uow.begin(A) as tx:
             assert (await tx.grants.by_key(AGENT, ["key-1"]))["key-1"].task_id == own.task_id
 
     async def test_of_two_concurrent_grants_of_one_key_one_is_refused(self, world: World) -> None:
-        first, second = await store_tasks(world, 2, Stage.AGENT)
-        pair = [make_grant(first, key="key-1"), make_grant(second, key="key-1")]
-        answers = await asyncio.gather(*(store(world, grant) for grant in pair), return_exceptions=True)
+        pairs = [(task, make_grant(task, key="key-1")) for task in await new_tasks(world, 2, Stage.AGENT)]
+        answers = await asyncio.gather(*(store(world, *pair) for pair in pairs), return_exceptions=True)
         assert sorted(isinstance(answer, Conflict) for answer in answers) == [False, True]
 
     async def test_every_step_is_read_back_as_it_was_saved(self, world: World) -> None:
-        (task,) = await store_tasks(world, 1, Stage.AGENT)
+        (task,) = await new_tasks(world, 1, Stage.AGENT)
         grant = make_grant(task)
-        await store(world, grant)
+        await store(world, task, grant)
         committed = grants.commit(grant, LONG_AGO + MINUTE)
         for after in (committed, grants.lose(committed, LONG_AGO + 2 * MINUTE)):
             async with world.uow.begin(A) as tx:
@@ -61,9 +60,9 @@ class GrantStoreContract:
                 assert await tx.grants.lock([grant.grant_id]) == {grant.grant_id: after}
 
     async def test_a_grant_is_locked_until_its_transaction_ends(self, world: World) -> None:
-        (task,) = await store_tasks(world, 1, Stage.AGENT)
+        (task,) = await new_tasks(world, 1, Stage.AGENT)
         grant, asking = make_grant(task), asyncio.Event()
-        await store(world, grant)
+        await store(world, task, grant)
 
         async def late() -> Grant:
             async with world.uow.begin(A) as tx:
@@ -78,9 +77,9 @@ class GrantStoreContract:
         assert (await waiting).status is GrantStatus.RELEASED
 
     async def test_foreign_grants_cannot_be_locked(self, world: World) -> None:
-        (task,) = await store_tasks(world, 1, Stage.AGENT, scope=B)
+        (task,) = await new_tasks(world, 1, Stage.AGENT, scope=B)
         grant = make_grant(task)
-        await store(world, grant)
+        await store(world, task, grant)
         async with world.uow.begin(A) as tx:
             assert not await tx.grants.lock([grant.grant_id])
 

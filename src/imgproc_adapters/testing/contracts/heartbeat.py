@@ -46,6 +46,13 @@ class HeartbeatContract:
         stale = await asyncio.to_thread(world.heartbeat.renew, [lost.claim, current.claim], MINUTE)
         assert list(stale) == [lost.claim]
 
+    async def test_a_lost_claim_does_not_lengthen_the_lease_of_the_one_that_took_over(self, world: World) -> None:
+        lost = await running_task(world, lease=NO_TIME)
+        await expire(world, lost)
+        (current,) = await claim(world, owner=ANOTHER)
+        await asyncio.to_thread(world.heartbeat.renew, [lost.claim], 60 * MINUTE)
+        assert await read_task(world, current) == current
+
     async def test_a_claim_on_an_ended_task_is_reported(self, world: World) -> None:
         running = await running_task(world)
         async with world.uow.begin(A) as tx:

@@ -81,6 +81,11 @@ class JobStoreContract:
         async with world.uow.begin(A) as tx:
             assert await tx.jobs.newest([meme.meme_id, bare.meme_id]) == {meme.meme_id: ended}
             assert await tx.jobs.active([meme.meme_id, bare.meme_id]) == {}
+        later = make_job(meme, revision=2)
+        await store(world, later)
+        async with world.uow.begin(A) as tx:
+            assert await tx.jobs.newest([meme.meme_id]) == {meme.meme_id: later}
+            assert await tx.jobs.active([meme.meme_id]) == {meme.meme_id: later.job_id}
 
     async def test_every_state_of_a_job_is_read_back_as_it_was_saved(self, world: World) -> None:
         (job,) = await store_jobs(world, 1)

@@ -69,6 +69,18 @@ class OperationPolicyContract:
         self._assert_forbidden(await policy.acquire(make_request("key-1", A)))
         assert isinstance(await policy.acquire(make_request("key-1", B)), Granted)
 
+    async def test_what_was_committed_is_given_back_too_and_cannot_be_spent_again(
+        self, policy: OperationPolicy
+    ) -> None:
+        self._skip_unless_it_remembers()
+        request = make_request("key-1", A)
+        granted = await policy.acquire(request)
+        assert isinstance(granted, Granted)
+        await policy.commit(request, granted.reservation)
+        assert await policy.release(A, AGENT, "key-1")
+        self._assert_forbidden(await policy.commit(request, granted.reservation))
+        self._assert_forbidden(await policy.acquire(request))
+
     def _skip_unless_it_remembers(self) -> None:
         if not self.remembers:
             pytest.skip("the policy has no state of its own")

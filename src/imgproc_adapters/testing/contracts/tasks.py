@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from imgproc_adapters.testing.factories import make_maintenance_task, make_meme, make_task
+from imgproc_adapters.testing.factories import make_grant, make_maintenance_task, make_meme, make_task
 from imgproc_adapters.testing.seed import A, B, running_task, store, store_jobs, store_tasks
 from imgproc_adapters.testing.world import World
 from imgproc_domain import task as tasks
@@ -49,9 +49,10 @@ class TaskStoreContract:
 
     async def test_one_target_has_one_active_task_of_a_type(self, world: World) -> None:
         (job,) = await store_jobs(world, 1)
-        await store(world, make_task(job, Stage.VISUAL), make_task(job, Stage.AGENT))
+        agent, again = make_task(job, Stage.AGENT), make_task(job, Stage.AGENT)
+        await store(world, make_task(job, Stage.VISUAL), agent, make_grant(agent))
         with pytest.raises(Conflict):
-            await store(world, make_task(job, Stage.AGENT))
+            await store(world, again, make_grant(again))
 
     async def test_a_running_task_is_active_too(self, world: World) -> None:
         running = await running_task(world)

@@ -1,17 +1,20 @@
 """One transaction, one scope."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from attrs import evolve
 
-from imgproc_adapters.testing.factories import make_job, make_meme
+from imgproc_adapters.testing.factories import make_grant, make_job, make_meme, make_task
 from imgproc_adapters.testing.seed import A, B, rolled_back, store, store_jobs
 from imgproc_adapters.testing.world import World
 from imgproc_domain.errors import Conflict
 from imgproc_domain.meme import Meme
+from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.stage import Stage
 
 
 async def _exists(world: World, meme: Meme) -> bool:
@@ -86,6 +89,29 @@ class UnitOfWorkContract:
                 with suppress(Conflict):
                     await tx.memes.add(double)
         assert not await _exists(world, other)
+
+    async def test_a_write_of_a_row_that_is_gone_keeps_nothing_even_if_its_conflict_is_swallowed(
+        self, world: World
+    ) -> None:
+        (stored,) = await store_jobs(world, 1)
+        other = make_meme(A)
+        saves: tuple[Callable[[Transaction], Awaitable[None]], ...] = (
+            lambda tx: tx.memes.save(make_meme(A)),
+            lambda tx: tx.jobs.save([make_job(make_meme(A))]),
+            lambda tx: tx.claims.save([make_task(stored)]),
+            lambda tx: tx.grants.save([make_grant(make_task(stored, Stage.AGENT))]),
+        )
+
+        async def add_and_save(save: Callable[[Transaction], Awaitable[None]]) -> None:
+            async with world.uow.begin(A) as tx:
+                await tx.memes.add(other)
+                with suppress(Conflict):
+                    await save(tx)
+
+        for save in saves:
+            with pytest.raises(Conflict):
+                await add_and_save(save)
+            assert not await _exists(world, other)
 
     async def test_time_is_utc_and_moves_on_within_a_transaction(self, world: World) -> None:
         async with world.uow.begin(A) as tx:

@@ -6,8 +6,10 @@ from imgproc_adapters.testing.contracts import (
     AttemptStoreContract,
     BellContract,
     ClaimStoreContract,
+    ConfigurationStoreContract,
     ContextStoreContract,
     DispatchContract,
+    EvidenceStoreContract,
     GenerationStoreContract,
     GrantStoreContract,
     HeartbeatContract,
@@ -16,8 +18,10 @@ from imgproc_adapters.testing.contracts import (
     MemeStoreContract,
     ProductStoreContract,
     ReleaseOutboxContract,
+    ScopeContract,
     SearchStoreContract,
     SlotStoreContract,
+    SuccessionContract,
     TaskStoreContract,
     UnitOfWorkContract,
 )
@@ -38,10 +42,16 @@ class TestBell(BellContract): ...
 class TestClaims(ClaimStoreContract): ...
 
 
+class TestConfiguration(ConfigurationStoreContract): ...
+
+
 class TestContexts(ContextStoreContract): ...
 
 
 class TestDispatch(DispatchContract): ...
+
+
+class TestEvidence(EvidenceStoreContract): ...
 
 
 class TestGenerations(GenerationStoreContract): ...
@@ -68,10 +78,16 @@ class TestProducts(ProductStoreContract): ...
 class TestReleases(ReleaseOutboxContract): ...
 
 
+class TestScopes(ScopeContract): ...
+
+
 class TestSearch(SearchStoreContract): ...
 
 
 class TestSlots(SlotStoreContract): ...
+
+
+class TestSuccession(SuccessionContract): ...
 
 
 class TestTasks(TaskStoreContract): ...
