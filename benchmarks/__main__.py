@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,53 +13,67 @@ from attrs import asdict
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, limit
-from benchmarks.engine import EngineResult
+from benchmarks import engine, fairness, limit
 from benchmarks.server import create_database, open_server
+from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 
 ROOT = Path(__file__).parents[1]
+PARTS = ("engine", "fairness")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description="Measure the engine beside the physical limit.")
+    parser.add_argument(
+        "--only", choices=PARTS, help="measure this part alone; the report keeps the others as they are"
+    )
     parser.add_argument("--jobs", type=int, default=5_000, help="complete jobs of the engine's run")
     parser.add_argument("--seconds", type=int, default=8, help="length of each pgbench run")
+    parser.add_argument("--backlog", type=int, default=100_000, help="queued tasks of the scope that others wait for")
+    parser.add_argument("--rounds", type=int, default=20, help="how often ten tasks are queued beside the backlog")
     options = parser.parse_args()
+    measures = {
+        "engine": lambda server: _engine(server, options.jobs, options.seconds),
+        "fairness": lambda server: _fairness(server, options.backlog, options.rounds),
+    }
     with open_server() as server:
-        limits = {
-            clients: limit.jobs_per_second(create_database(server, f"limit_{clients}"), clients, options.seconds)
-            for clients in (1, 2)
-        }
-        result = asyncio.run(engine.run(create_database(server, "engine"), options.jobs))
-    report = _report(result, max(limits.values()))
-    _print(report, limits)
+        report = {part: measures[part](server) for part in PARTS if options.only in (None, part)}
     _write(report)
 
 
-def _report(result: EngineResult, limit_jobs: float) -> dict[str, object]:
-    measured: dict[str, object] = dict(asdict(result))
-    measured |= {"limit_jobs_per_s": limit_jobs, "ratio": result.jobs_per_s / limit_jobs}
-    return {"engine": measured}
-
-
-def _print(report: dict[str, object], limits: dict[int, float]) -> None:
-    console = Console()
+def _engine(server: EmbeddedPostgres, jobs: int, seconds: int) -> dict[str, object]:
+    limits = {
+        clients: limit.jobs_per_second(create_database(server, f"limit_{clients}"), clients, seconds)
+        for clients in (1, 2)
+    }
+    result = asyncio.run(engine.run(create_database(server, "engine"), jobs))
+    most = max(limits.values())
+    measured = {**asdict(result), "limit_jobs_per_s": most, "ratio": result.jobs_per_s / most}
     table = Table(title="complete 3-stage jobs, instant stages, one process, fsync on")
     table.add_column("what")
     table.add_column("measured", justify="right")
-    for clients, jobs in limits.items():
-        table.add_row(f"pgbench writing the same rows, {clients} client(s), jobs/s", f"{jobs:,.0f}")
-    engine_rows = report["engine"]
-    assert isinstance(engine_rows, dict), "the engine's figures are a mapping"
-    for name, value in engine_rows.items():
+    for clients, jobs_per_s in limits.items():
+        table.add_row(f"pgbench writing the same rows, {clients} client(s), jobs/s", f"{jobs_per_s:,.0f}")
+    for name, value in measured.items():
         table.add_row(f"engine: {name}", f"{value:,.2f}")
-    console.print(table)
+    Console().print(table)
+    return measured
 
 
-def _write(report: dict[str, object]) -> None:
+def _fairness(server: EmbeddedPostgres, backlog: int, rounds: int) -> dict[str, object]:
+    results = {
+        lane.value: asyncio.run(fairness.run(create_database(server, f"fairness_{lane}"), lane, backlog, rounds))
+        for lane in fairness.LANES
+    }
+    Console().print(fairness.table(results))
+    return {lane: asdict(result) for lane, result in results.items()}
+
+
+def _write(report: Mapping[str, object]) -> None:
     reports = ROOT / "reports"
     reports.mkdir(exist_ok=True)
-    (reports / "bench.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    path = reports / "bench.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**before, **report}, indent=2) + "\n", encoding="utf-8")
     history = ROOT / "benchmarks" / "history"
     history.mkdir(exist_ok=True)
     line = {

@@ -1,4 +1,4 @@
-"""A queue of any length, put in place by SQL: rows as the use cases would have left them, without the time they take."""
+"""A queue of any length, put in place by SQL: the rows that the use cases would have left, in less of the time."""
 
 from typing import Any, Final
 
@@ -38,7 +38,8 @@ _STAGES: Final = b"""
 """
 _VISUAL: Final = b"""
     INSERT INTO visual_embeddings (scope_id, meme_id, image_sha256, space_id, dimension, embedding, created_at)
-    SELECT %(scope)s, meme, sha256, %(space)s, %(dimension)s, array_fill(0.1::real, ARRAY[%(dimension)s])::halfvec, now()
+    SELECT %(scope)s, meme, sha256, %(space)s, %(dimension)s, array_fill(0.1::real, ARRAY[%(dimension)s])::halfvec,
+        now()
     FROM backlog
 """
 _GRANTS: Final = b"""

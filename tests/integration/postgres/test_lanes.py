@@ -96,3 +96,13 @@ async def test_a_surplus_slot_that_another_is_freeing_is_not_waited_for(uow: Pos
         await tx.slots.free(Lane.AGENT, [claims[2]], {})
     async with await psycopg.AsyncConnection.connect(direct) as other:
         assert await (await other.execute("SELECT number FROM lane_slots")).fetchall() == [(1,)]
+
+
+async def test_a_surplus_slot_is_not_taken_although_its_time_has_passed(uow: PostgresUnitOfWork, direct: str) -> None:
+    await _held(uow, (1, 2))
+    async with uow.begin(A) as tx:
+        await tx.slots.resize(Lane.AGENT, 1)
+    async with await psycopg.AsyncConnection.connect(direct, autocommit=True) as other:
+        await other.execute("UPDATE lane_slots SET free_at = statement_timestamp() WHERE number = 2")
+    async with uow.begin(A) as tx:
+        assert not await tx.slots.take(Lane.AGENT, 2)

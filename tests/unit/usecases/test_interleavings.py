@@ -1,6 +1,7 @@
 """Interleavings that once broke a promise of the design."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -30,7 +31,9 @@ from imgproc_domain.job import JobStatus
 from imgproc_domain.policy import Decision, DenialReason, Denied, Operation, OperationRequest
 from imgproc_domain.ports.models import Declined
 from imgproc_domain.ports.wakeups import Topic
+from imgproc_domain.settlement import Settling
 from imgproc_domain.stage import IMAGE_TASK_TYPES, ReverseImagePolicy, Stage, TaskType
+from imgproc_domain.task import TaskStatus
 from imgproc_domain.usecases.edit import edit_context
 from imgproc_domain.usecases.ingest import upload
 from imgproc_domain.usecases.recover import expire_leases, flush_releases
@@ -159,7 +162,8 @@ async def test_a_call_that_was_lost_keeps_one_slot_only() -> None:
     assert sum(slot.task_id is not None for slot in site.view().slots) == 1
 
 
-async def test_a_batch_that_changes_a_context_publishes_no_vector_of_the_old_one() -> None:
+async def _embedded_and_described() -> tuple[Site, Sequence[Settling]]:
+    """A vector of old words and the new words, each made under its own job, ready to be settled in one batch."""
     site = Site()
     await site.slots(2)
     world = World(site.uow, site.dispatch, site.heartbeat, lambda: MemoryListener(site.store))
@@ -179,5 +183,17 @@ async def test_a_batch_that_changes_a_context_publishes_no_vector_of_the_old_one
     site.policy.known[(A, grant.operation, f"{later.job_id}:{Stage.AGENT}")] = Reservation.RESERVED
     describing = (await start(site.deployment, A, await site.claim(TaskType.CONTEXT))).running
     assert (len(embedding), len(describing)) == (1, 1)
-    await settle(site.deployment, A, [await site._performed(e) for e in (*embedding, *describing)])
+    return site, [await site._performed(e) for e in (*embedding, *describing)]
+
+
+async def test_a_batch_that_changes_a_context_publishes_no_vector_of_the_old_one() -> None:
+    site, items = await _embedded_and_described()
+    await settle(site.deployment, A, items)
     assert not [sentence for sentence in violations(site.view()) if sentence.startswith("I14")]
+
+
+async def test_an_item_of_a_batch_sees_the_words_that_another_one_before_it_writes() -> None:
+    site, items = await _embedded_and_described()
+    await settle(site.deployment, A, items[::-1])
+    (text,) = (task for task in site.view().tasks if task.task_type is TaskType.TEXT)
+    assert (text.status, text.error and text.error.code) == (TaskStatus.QUEUED, ErrorCode.CONTEXT_CHANGED)

@@ -6,12 +6,16 @@ import pytest
 from attrs import Factory, define, evolve
 from tests.unit.usecases.site import Site, holds
 
-from imgproc_adapters.testing.factories import make_request
+from imgproc_adapters.memory import MemoryListener
+from imgproc_adapters.testing.factories import make_job, make_meme, make_request, make_task
 from imgproc_adapters.testing.models import ScriptedAgent
 from imgproc_adapters.testing.policy import RememberingPolicy
-from imgproc_adapters.testing.seed import OWNER, A
+from imgproc_adapters.testing.seed import OWNER, A, store
 from imgproc_adapters.testing.waiting import until
+from imgproc_adapters.testing.world import World
+from imgproc_domain import job as jobs
 from imgproc_domain.ids import JobId
+from imgproc_domain.job import JobStatus
 from imgproc_domain.policy import Decision, DenialReason, Denied, Operation, OperationRequest
 from imgproc_domain.reconcile import Decision as Step
 from imgproc_domain.reconcile import Facts, reconcile
@@ -63,7 +67,9 @@ async def test_a_reconciler_whose_claim_is_gone_decides_nothing() -> None:
     assert site.newest().stage(Stage.AGENT).task_id is not None
 
 
-async def test_a_reconciler_that_comes_late_does_not_undo_what_was_decided_meanwhile() -> None:
+async def test_a_reconciler_that_comes_late_does_not_undo_what_was_decided_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     site, policy, (first, second) = await two_reconcilers()
     policy.asked[1].set()
     await second
@@ -72,6 +78,7 @@ async def test_a_reconciler_that_comes_late_does_not_undo_what_was_decided_meanw
     await first
     assert site.newest() == decided
     assert sum(task.task_type is TaskType.CONTEXT for task in site.view().tasks) == 1
+    assert caplog.records == [], "nor does it try to, which the store would have to refuse"
 
 
 async def test_a_job_that_cannot_be_reconciled_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +110,22 @@ async def test_a_new_revision_waits_for_the_live_task_of_the_one_before() -> Non
     await reconcile_due(other, site.dispatch, A, OWNER, 10)
     assert [job.revision for job in site.view().jobs] == [1, 2]
     assert len(site.view().tasks) == 1
+
+
+async def test_a_stage_ends_with_its_own_task_alone() -> None:
+    site = Site()
+    world = World(site.uow, site.dispatch, site.heartbeat, lambda: MemoryListener(site.store))
+    meme = make_meme(A)
+    job = make_job(meme, config_fingerprint=site.deployment.config.fingerprint, due_at=None)
+    own = make_task(job)
+    other = make_task(evolve(job, config_fingerprint="config-2"))
+    opened = jobs.open_stage(job, Stage.VISUAL, own.task_id, site.clock.now())
+    await store(world, meme, opened, own, other)
+    claimed = {execution.task.task_id: execution for execution in await site.claim(TaskType.VISUAL)}
+    await site.finish([claimed[other.task_id]])
+    assert site.newest() == opened
+    await site.finish([claimed[own.task_id]])
+    assert site.newest().stage(Stage.VISUAL).status is JobStatus.SUCCEEDED
 
 
 class RaisingPolicy(RememberingPolicy):

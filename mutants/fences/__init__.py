@@ -1,0 +1,1 @@
+"""The fences of the code, by where they stand."""
