@@ -27,10 +27,12 @@ class MemoryDispatch:
         now = self._clock.now()
         return _in_turn((job.scope for job in self._store.everything(JOBS) if is_due(job, now)), after, limit)
 
-    async def expired_scopes(self, task_types: Collection[TaskType], limit: int) -> Sequence[Scope]:
+    async def expired_scopes(
+        self, task_types: Collection[TaskType], after: Scope | None, limit: int
+    ) -> Sequence[Scope]:
         now = self._clock.now()
         expired = (task.scope for task in self._store.everything(TASKS) if has_expired(task, task_types, now))
-        return _in_turn(expired, None, limit)
+        return _in_turn(expired, after, limit)
 
     async def release_scopes(self, after: Scope | None, limit: int) -> Sequence[Scope]:
         scopes = sorted(self._store.scopes)

@@ -116,8 +116,10 @@ class PostgresDispatch:
     async def due_scopes(self, after: Scope | None, limit: int) -> Sequence[Scope]:
         return await self._around(_DUE, after, limit)
 
-    async def expired_scopes(self, task_types: Collection[TaskType], limit: int) -> Sequence[Scope]:
-        return await self._around(_EXPIRED, None, limit, types=Texts(task_types))
+    async def expired_scopes(
+        self, task_types: Collection[TaskType], after: Scope | None, limit: int
+    ) -> Sequence[Scope]:
+        return await self._around(_EXPIRED, after, limit, types=Texts(task_types))
 
     async def release_scopes(self, after: Scope | None, limit: int) -> Sequence[Scope]:
         return await self._around(_RELEASES, after, limit)

@@ -208,7 +208,7 @@ async def _unattended(runtime: Runtime, lanes: Sequence[LaneState]) -> bool:
     for kind in TASK_TYPE_OF.values():
         if LANE_OF[kind] not in full and runtime.scope in await runtime.dispatch.ready_scopes(kind, None, _SCOPES):
             return True
-    return runtime.scope in await runtime.dispatch.expired_scopes(list(TASK_TYPE_OF.values()), _SCOPES)
+    return runtime.scope in await runtime.dispatch.expired_scopes(list(TASK_TYPE_OF.values()), None, _SCOPES)
 
 
 def _lost_in_words(lane: Lane, free_at: Sequence[datetime]) -> str:

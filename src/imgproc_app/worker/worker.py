@@ -65,6 +65,7 @@ class _Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._settling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._last_expired: Scope | None = None
 
     def _lane(self, task_type: TaskType, run: Perform) -> LaneRunner:
         return LaneRunner(
@@ -129,7 +130,11 @@ class _Worker:
 
             if self._superseded:
                 return False
-            if await each(await self._dispatch.expired_scopes(self._types, _SCOPES_A_TURN), expire):
+            scopes = await self._dispatch.expired_scopes(self._types, self._last_expired, _SCOPES_A_TURN)
+            if scopes:
+                # also if one of them fails: the scopes behind them are not to wait for that
+                self._last_expired = scopes[-1]
+            if await each(scopes, expire):
                 self._wakeups.set_all()
             return False
 

@@ -94,8 +94,10 @@ class Dispatch(Protocol):
         """Return up to ``limit`` scopes with a claimable due job, in the same order."""
         ...
 
-    async def expired_scopes(self, task_types: Collection[TaskType], limit: int) -> Sequence[Scope]:
-        """Return up to ``limit`` scopes with an expired running task of these types."""
+    async def expired_scopes(
+        self, task_types: Collection[TaskType], after: Scope | None, limit: int
+    ) -> Sequence[Scope]:
+        """Return up to ``limit`` scopes with an expired running task of these types, in the same order."""
         ...
 
     async def release_scopes(self, after: Scope | None, limit: int) -> Sequence[Scope]:

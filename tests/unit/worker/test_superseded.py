@@ -40,9 +40,11 @@ class CountingDispatch(MemoryDispatch):
         self.scans.append("due")
         return await super().due_scopes(after, limit)
 
-    async def expired_scopes(self, task_types: Collection[TaskType], limit: int) -> Sequence[Scope]:
+    async def expired_scopes(
+        self, task_types: Collection[TaskType], after: Scope | None, limit: int
+    ) -> Sequence[Scope]:
         self.scans.append("expired")
-        return await super().expired_scopes(task_types, limit)
+        return await super().expired_scopes(task_types, after, limit)
 
 
 @define

@@ -83,8 +83,14 @@ class DispatchContract:
     async def test_scopes_with_expired_tasks_of_the_given_types_are_found(self, world: World) -> None:
         await running_task(world, lease=NO_TIME, scope=B)
         await running_task(world, lease=MINUTE, scope=C)
-        assert list(await world.dispatch.expired_scopes(IMAGE_TASK_TYPES, 10)) == [B]
-        assert list(await world.dispatch.expired_scopes(MAINTENANCE_TASK_TYPES, 10)) == []
+        assert list(await world.dispatch.expired_scopes(IMAGE_TASK_TYPES, None, 10)) == [B]
+        assert list(await world.dispatch.expired_scopes(MAINTENANCE_TASK_TYPES, None, 10)) == []
+
+    async def test_scopes_with_expired_tasks_have_their_turn_too(self, world: World) -> None:
+        for scope in (A, B, C):
+            await running_task(world, lease=NO_TIME, scope=scope)
+        assert list(await world.dispatch.expired_scopes(IMAGE_TASK_TYPES, A, 2)) == [B, C]
+        assert list(await world.dispatch.expired_scopes(IMAGE_TASK_TYPES, B, 10)) == [C, A, B]
 
     async def test_scopes_with_a_pending_release_are_found(self, world: World) -> None:
         for scope in (A, B):

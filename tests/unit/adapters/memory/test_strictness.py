@@ -162,6 +162,6 @@ async def test_a_renewal_while_a_transaction_holds_the_task_is_kept(
 async def test_time_passes_only_when_told(uow: MemoryUnitOfWork, store: MemoryStore, clock: ManualClock) -> None:
     await running(uow)
     dispatch = MemoryDispatch(store, clock)
-    assert await dispatch.expired_scopes([TaskType.VISUAL], 10) == []
+    assert await dispatch.expired_scopes([TaskType.VISUAL], None, 10) == []
     clock.advance(timedelta(minutes=1))
-    assert await dispatch.expired_scopes([TaskType.VISUAL], 10) == [A]
+    assert await dispatch.expired_scopes([TaskType.VISUAL], None, 10) == [A]
