@@ -9,7 +9,7 @@ FOLDER ?=
 export FOLDER
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo serve test test-pooler check bench chaos model docs lock clean
+.PHONY: help venv demo serve test test-pooler check bench chaos model mutants docs lock clean
 
 help:
 	@echo 'make demo    import the samples, watch them move through the stages, search; Ctrl-C ends it'
@@ -19,8 +19,9 @@ help:
 	@echo 'make test-pooler  the integration tests through pgbouncer in transaction mode (needs it installed)'
 	@echo 'make check   ruff, mypy and the import contracts'
 	@echo 'make bench   benchmarks'
-	@echo 'make chaos   crash and partition tests'
+	@echo 'make chaos   real workers killed, stopped and cut off: nothing lost, paid twice or stale'
 	@echo 'make model   the protocol, model-checked'
+	@echo 'make mutants each fence of the code removed in turn: a test must fail'
 	@echo 'make docs    write the generated parts of docs/ anew'
 	@echo 'make lock    write requirements.lock anew (needs uv)'
 	@echo 'make clean   remove .venv, caches and reports'
@@ -59,8 +60,13 @@ bench: venv
 model: venv
 	@exec $(PYTHON) -m formal.check $(ARGS)
 
-chaos:
-	@echo 'make $@: not in this version yet' >&2; exit 2
+# needs git; ARGS=--list names them, ARGS="--only NAME" tries one
+mutants: venv
+	@exec $(PYTHON) -m mutants $(ARGS)
+
+# ARGS=--quick for a small run, ARGS="--seed N --policy quota" to repeat one
+chaos: venv
+	@exec $(PYTHON) -m chaos $(ARGS)
 
 docs: venv
 	@$(PYTHON) scripts/make_docs.py $(ARGS)

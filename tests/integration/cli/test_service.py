@@ -9,10 +9,18 @@ from typing import Any
 
 import httpx
 import psutil
+import psycopg
 import pytest
+from attrs import frozen
+
+from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 
 from .terminal import SAMPLES, Imgproc, Started, copied, environment, eventually
 
+EXECUTED = """
+    SELECT t.status, array_agg(a.status ORDER BY a.attempt_no), bool_or(a.created_at > t.completed_at)
+    FROM tasks t JOIN task_attempts a USING (scope_id, task_id) GROUP BY t.scope_id, t.task_id
+"""
 PICTURES = ("bee.jpg", "macaw.jpg", "coffee-loading.jpg")
 
 
@@ -30,6 +38,21 @@ def upload(url: str, name: str) -> Any:
 
 def counts(imgproc: Imgproc) -> Any:
     return imgproc.json("status").document["pictures"]
+
+
+@frozen
+class Executed:
+    """A task, its attempts in their order, and whether one of them began after the task had succeeded."""
+
+    status: str
+    attempts: list[str]
+    repeated: bool
+
+
+def executed(imgproc: Imgproc) -> list[Executed]:
+    """Return every task there is, as the database has it."""
+    with EmbeddedPostgres(imgproc.data_dir / "postgres") as server, psycopg.connect(server.dsn()) as connection:
+        return [Executed(*row) for row in connection.execute(EXECUTED)]
 
 
 def test_a_service_killed_at_work_leaves_nothing_behind_and_nothing_undone(
@@ -54,6 +77,11 @@ def test_a_service_killed_at_work_leaves_nothing_behind_and_nothing_undone(
         return all(job["status"] == "succeeded" for job in jobs["items"])
 
     eventually(all_done, "every picture succeeds after the restart")
+    tasks = executed(imgproc)
+    assert [task.status for task in tasks] == ["succeeded"] * 3 * len(PICTURES)
+    # each was completed once, by its last attempt; one before it was lost with the service
+    assert all(task.attempts == ["failed"] * (len(task.attempts) - 1) + ["completed"] for task in tasks)
+    assert not any(task.repeated for task in tasks)
     # an attached second process works beside the service
     assert counts(imgproc)["succeeded"] == len(PICTURES)
     taken = imgproc.run("serve", "--port", url.rsplit(":", 1)[1])
