@@ -19,6 +19,7 @@ GRANT: Final = "grant"
 CONTEXT: Final = "context"
 VISUAL: Final = "visual"
 TEXT: Final = "text"
+SLOT: Final = "slot"
 
 
 @frozen
@@ -27,7 +28,8 @@ class Change:
 
     That is a task's "type meme sha", an attempt's task, a grant's task, a job's meme, a context's "attempt sha" (a
     person's has no attempt), a vector's sha. ``writer`` is the process that wrote it, by the name of its connection;
-    ``late``, of a task, that its claim had run out before that transaction began.
+    ``late``, of a task, that its claim had run out before that transaction began. The state of a slot is the task that
+    holds it. ``at`` is the database's clock, in seconds since 1970.
     """
 
     seq: int
@@ -40,6 +42,7 @@ class Change:
     detail: str
     writer: str = ""
     late: bool = False
+    at: float = 0.0
 
 
 @frozen
@@ -71,6 +74,7 @@ _WATCHES: Final = (
         "concat_ws(' ', {r}.provenance ->> 'attempt_id', {r}.provenance ->> 'image_sha256')", always=True,
     ),
     _Watch(VISUAL, "visual_embeddings", "{r}.meme_id", "''", "0", "{r}.image_sha256", always=True),
+    _Watch(SLOT, "lane_slots", "{r}.number", "{r}.task_id", "0", "{r}.lane"),
     _Watch(TEXT, "text_embeddings", "{r}.meme_id", "''", "0", "{r}.image_sha256", always=True),
 )  # fmt: skip
 
@@ -78,10 +82,13 @@ _TABLE: Final = """
     CREATE TABLE chaos_history (
         seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tx bigint NOT NULL,
         kind text NOT NULL, scope text NOT NULL, key text NOT NULL,
-        state text NOT NULL, number integer NOT NULL, detail text NOT NULL, writer text NOT NULL, late boolean NOT NULL
+        state text NOT NULL, number integer NOT NULL, detail text NOT NULL, writer text NOT NULL, late boolean NOT NULL,
+        at double precision NOT NULL
     )
 """
-_READ: Final = b"SELECT seq, tx, kind, scope, key, state, number, detail, writer, late FROM chaos_history ORDER BY seq"
+_READ: Final = (
+    b"SELECT seq, tx, kind, scope, key, state, number, detail, writer, late, at FROM chaos_history ORDER BY seq"
+)
 
 
 def install(dsn: str) -> None:
@@ -107,10 +114,10 @@ def _function(watch: _Watch) -> str:
         CREATE FUNCTION chaos_note_{watch.kind}() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             {skip}
-            INSERT INTO chaos_history (tx, kind, scope, key, state, number, detail, writer, late)
-            VALUES (pg_current_xact_id()::text::bigint, '{watch.kind}', NEW.scope_id, {new[0]}::text,
-                coalesce({new[1]}, ''), {new[2]}, coalesce(({new[3]})::text, ''),
-                current_setting('application_name'), {watch.late});
+            INSERT INTO chaos_history (tx, kind, scope, key, state, number, detail, writer, late, at)
+            VALUES (pg_current_xact_id()::text::bigint, '{watch.kind}', coalesce(NEW.scope_id, ''), {new[0]}::text,
+                coalesce(({new[1]})::text, ''), {new[2]}, coalesce(({new[3]})::text, ''),
+                current_setting('application_name'), {watch.late}, extract(epoch FROM clock_timestamp()));
             RETURN NULL;
         END $$
     """

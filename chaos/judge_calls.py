@@ -1,5 +1,6 @@
 """Judges of the ledger: calls made twice, made again, made without permission, and too many at once."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -8,7 +9,9 @@ from typing import Final
 
 from attrs import frozen
 
+from chaos import history
 from chaos.evidence import Evidence, Kind, Offence
+from chaos.history import Change
 from chaos.models import Fate
 from imgproc_adapters.testing.ledger import Call
 from imgproc_adapters.testing.models import AGENT, TEXT, VISUAL
@@ -44,6 +47,7 @@ def judge_calls(evidence: Evidence) -> Iterator[Offence]:
     yield from _without_start(made, evidence.clock)
     yield from _without_grant(evidence, made)
     yield from _at_once(made, evidence)
+    yield from _without_slot(made, evidence)
     yield from _local_too_often(evidence)
 
 
@@ -128,10 +132,7 @@ def most_at_once(made: Sequence[AgentCall], clock: float) -> int:
     """
     moments: list[tuple[float, int]] = []
     for call in made:
-        begin = call.started.at
-        deadline = call.attempt.hard_deadline_at
-        latest = begin if deadline is None else _seconds(deadline) - clock
-        end = min(call.ended.at, latest) if call.ended else latest
+        begin, end = _in_flight(call, clock)
         if begin < end:
             moments += [(begin, 1), (end, -1)]
     running = most = 0
@@ -140,6 +141,33 @@ def most_at_once(made: Sequence[AgentCall], clock: float) -> int:
         running += step
         most = max(most, running)
     return most
+
+
+def _in_flight(call: AgentCall, clock: float) -> tuple[float, float]:
+    """Return when a call began and was certainly over, by the ledger's clock."""
+    begin, deadline = call.started.at, call.attempt.hard_deadline_at
+    latest = begin if deadline is None else _seconds(deadline) - clock
+    return begin, min(call.ended.at, latest) if call.ended else latest
+
+
+def _without_slot(made: Sequence[AgentCall], evidence: Evidence) -> Iterator[Offence]:
+    """As long as a call is in flight its task has a slot, by the history of the slots."""
+    held: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    last: dict[str, Change] = {}
+    for change in (each for each in evidence.history if each.kind == history.SLOT):
+        before = last.get(change.key)
+        last[change.key] = change
+        if before is not None and before.state:
+            held[before.state].append((before.at, change.at))
+    for change in last.values():
+        if change.state:
+            held[change.state].append((change.at, math.inf))
+    for call in made:
+        begin, end = (moment + evidence.clock for moment in _in_flight(call, evidence.clock))
+        task_id = str(call.task.task_id)
+        if begin < end and not any(since - SLACK <= begin and end <= until + SLACK for since, until in held[task_id]):
+            what = f"attempt {call.attempt.attempt_id} of task {task_id} was in flight without a slot"
+            yield Offence(Kind.LEAKED_SLOT, what)
 
 
 def _at_once(made: Sequence[AgentCall], evidence: Evidence) -> Iterator[Offence]:

@@ -25,8 +25,9 @@ WATCHED: Final = Scope("chaos-d")
 RATIONED: Final = Scope("chaos-c")
 """Under the quota policy the quota of this scope is too small for its pictures."""
 
-LEASE: Final = timedelta(seconds=2.5)
-AGENT_DEADLINE: Final = timedelta(seconds=1.5)
+LEASE: Final = timedelta(seconds=2)
+AGENT_DEADLINE: Final = timedelta(seconds=3)
+"""Longer than the lease, so that the call of a lost worker may still be running when somebody else takes over."""
 LOCAL_DEADLINE: Final = timedelta(seconds=1)
 AGENT_LANE: Final = 16
 """Calls of the agent at once, over all processes."""

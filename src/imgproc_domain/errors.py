@@ -153,6 +153,10 @@ class CommitOutcomeUnknown(DatabaseUnavailable):
     """The connection ended while COMMIT was on its way: the transaction may or may not have been kept."""
 
 
+class ConfigurationUnreadable(DatabaseUnavailable):
+    """Another version announced the processing configuration in force, in a form that this one cannot read."""
+
+
 class Conflict(ImgprocError):
     """Somebody else was first: a unique key or a serialization check refused. Read again, decide again."""
 

@@ -108,14 +108,18 @@ def settle(item: Settling, locked: Locked, now: datetime, policy: RetryPolicy) -
 def expire(task: Task, attempt: Attempt | None, replay: Replay, now: datetime, policy: RetryPolicy) -> Settled:
     """Take an expired lease away.
 
-    A task whose call may have been made is never exhausted here: its next claim decides.
+    A task whose call may have been made is not exhausted here: its next claim decides. Only if that claim is lost
+    again and again, twice as often as any other may be, nothing can be proven any more, and the call stays unknown.
     """
     undecided = attempt is not None and attempt.status is AttemptStatus.EXTERNAL_STARTED and replay is not Replay.SAFE
-    bounded = evolve(policy, max_lease_losses=task.lease_losses + 2) if undecided else policy
+    bounded = evolve(policy, max_lease_losses=2 * policy.max_lease_losses) if undecided else policy
     after = tasks.expire(task, now, bounded)
-    if after.status is TaskStatus.FAILED and after.error is not None:
-        return _ended(after, _failed(attempt, after.error, now))
-    return Settled(after, attempt)
+    if after.status is not TaskStatus.FAILED or after.error is None:
+        return Settled(after, attempt)
+    if undecided and attempt is not None:
+        unknown = Diagnosis(ErrorCode.UNKNOWN_EXECUTION, after.error.message)
+        return Settled(evolve(after, error=unknown), attempts.lose(attempt, unknown, now), grant=GrantFate.UNKNOWN)
+    return _ended(after, _failed(attempt, after.error, now))
 
 
 def _why_not_attempt(item: Settling, attempt: Attempt | None) -> Fence | None:

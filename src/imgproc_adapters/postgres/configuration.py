@@ -10,7 +10,7 @@ from cattrs import BaseValidationError
 from imgproc_adapters.postgres.converter import CONVERTER
 from imgproc_adapters.postgres.session import Session, statement
 from imgproc_domain.config import ProcessingConfig
-from imgproc_domain.errors import DatabaseUnavailable
+from imgproc_domain.errors import ConfigurationUnreadable
 
 _CURRENT: Final = statement("SELECT fingerprint, configuration FROM processing_configuration WHERE id = 1")
 
@@ -76,5 +76,5 @@ def _read(fingerprint: str, configuration: str) -> ProcessingConfig:
     return config
 
 
-def _foreign() -> DatabaseUnavailable:
-    return DatabaseUnavailable("the processing configuration in force was announced by another version")
+def _foreign() -> ConfigurationUnreadable:
+    return ConfigurationUnreadable("the processing configuration in force was announced by another version")

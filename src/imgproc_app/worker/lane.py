@@ -71,6 +71,8 @@ class LaneRunner:
             try:
                 found = await self._claim(scope, share)
             except DatabaseUnavailable:
+                # perhaps of this scope's rows alone: the others are not to wait for them
+                self._last_scope = scope
                 raise
             except Exception:
                 log.exception("%s: scope %s: a claim failed", self.task_type, scope)

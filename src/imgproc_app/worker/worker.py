@@ -162,7 +162,7 @@ class ImageProcessingWorker(_Worker):
 
     With a scope to reach the database by, ``home``, it puts its configuration in force when it starts, and from then
     on says that it is alive; superseded by another deployment it settles what it has and takes nothing, until the
-    other one is gone.
+    other one is gone. Without one it works only where no configuration was ever put in force, or its own is.
     """
 
     def __init__(
@@ -213,10 +213,10 @@ class ImageProcessingWorker(_Worker):
             return await reconcile_due(self._deployment, self._dispatch, scope, self._owner, self._pace.batch)
 
         scopes = await self._dispatch.due_scopes(self._last_due, _SCOPES_A_TURN)
-        found = await each(scopes, reconcile)
         if scopes:
-            # all of them were served: another one goes first next time, since the first may take all the room
+            # another one goes first next time: the first may take all the room, or keep the others from their turn
             self._last_due = scopes[-1] if len(scopes) == _SCOPES_A_TURN else scopes[0]
+        found = await each(scopes, reconcile)
         if found:
             self._wakeups.set_all()
         return found > 0

@@ -16,7 +16,7 @@ class ConfigurationStore(Protocol):
         first question costs a statement.
 
         Raises:
-            DatabaseUnavailable: a version announced it whose configurations this one cannot read.
+            ConfigurationUnreadable: a version announced it whose configurations this one cannot read.
         """
         ...
 

@@ -11,7 +11,7 @@ from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.claim import Claim
 from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import ErrorCode
-from imgproc_domain.errors import Conflict
+from imgproc_domain.errors import ConfigurationUnreadable, Conflict
 from imgproc_domain.events import Event, TaskSettled, WriteBackFenced
 from imgproc_domain.grant import GrantStatus
 from imgproc_domain.ids import JobId, MemeId, TaskId
@@ -236,7 +236,14 @@ async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, pla
             due.append(ended)
         else:
             plan.put(job, ended, now)
-    await extend(tx, deployment, plan, due, batch.memes, {}, now, given_up)
+    try:
+        await extend(tx, deployment, plan, due, batch.memes, {}, now, given_up)
+    except ConfigurationUnreadable:
+        if given_up:
+            raise
+        # a result that was paid for is written all the same: the version in force finds these jobs due, and decides
+        for job in due:
+            plan.put(job, job, now)
 
 
 def _end_stage(job: Job, task: Task, batch: Batch, now: datetime) -> Job:

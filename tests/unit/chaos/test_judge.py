@@ -128,6 +128,8 @@ CHANGES: Final = (
     change(8, 14, history.TASK, AGENT_TASK.task_id, "succeeded", 1, task_detail(TaskType.CONTEXT)),
     change(9, 15, history.CONTEXT, MEME.meme_id, "person", 2, f"{SHA}"),
     change(10, 16, history.VISUAL, MEME.meme_id, "", 0, SHA.hex),
+    evolve(change(12, 11, history.SLOT, 2, str(AGENT_TASK.task_id)), at=CLOCK + 0.5),
+    evolve(change(13, 14, history.SLOT, 2, ""), at=CLOCK + 1.25),
     change(11, 16, history.TASK, TASKS[Stage.VISUAL].task_id, "succeeded", 1, task_detail(TaskType.VISUAL)),
 )
 
@@ -409,6 +411,12 @@ OFFENCES: Final[Sequence[tuple[str, Kind, Edit, str]]] = (
         Kind.LEAKED_SLOT,
         rows(slots=[Slot(Lane.AGENT, 1), Slot(Lane.AGENT, 2, SCOPE, AGENT_TASK.task_id, 1, at(90))]),
         "and nothing runs",
+    ),
+    (
+        "a call whose slot was given away",
+        Kind.LEAKED_SLOT,
+        told(evolve(change(20, 20, history.SLOT, 2, "another"), at=CLOCK + 1.1)),
+        "was in flight without a slot",
     ),
     ("a slot that is gone", Kind.LEAKED_SLOT, rows(slots=[Slot(Lane.AGENT, 1)]), "a lane of 2 has 1 slots"),
     (

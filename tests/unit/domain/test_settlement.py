@@ -356,7 +356,7 @@ def test_a_task_that_is_given_back_keeps_an_attempt_whose_call_was_not_made(stat
         assert after.attempt == done.attempt
 
 
-LOST = list(product([None, *AttemptStatus][:4], Replay, range(POLICY.max_lease_losses + 1)))
+LOST = list(product([None, *AttemptStatus][:4], Replay, range(2 * POLICY.max_lease_losses)))
 
 
 @pytest.mark.parametrize(("status", "replay", "losses"), LOST)
@@ -371,7 +371,13 @@ def test_an_expired_lease_ends_a_task_only_when_its_call_was_certainly_not_made_
     assert after.task.lease == Lease(GENERATION + 1)
     assert after.task.lease_losses == losses + 1
     assert after.product is None
-    if losses + 1 >= POLICY.max_lease_losses and not undecided:
+    if undecided and losses + 1 == 2 * POLICY.max_lease_losses:
+        assert after.task.error is not None
+        assert (after.task.status, after.task.error.code) == (TaskStatus.FAILED, ErrorCode.UNKNOWN_EXECUTION)
+        assert after.grant is GrantFate.UNKNOWN
+        assert after.attempt is not None
+        assert after.attempt.status is AttemptStatus.UNKNOWN
+    elif losses + 1 >= POLICY.max_lease_losses and not undecided:
         assert after.task.error is not None
         assert (after.task.status, after.task.error.code) == (TaskStatus.FAILED, ErrorCode.LEASE_EXHAUSTED)
         assert after.grant is GrantFate.RELEASE

@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 from attrs import evolve
-from tests.unit.domain.build import CONFIG, OTHER_PICTURE, PICTURE, job_in
+from tests.unit.domain.build import CONFIG, OTHER_PICTURE, PICTURE, cat, job_at, job_in
 
 from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.job import LIVE, Job, JobStatus
-from imgproc_domain.stage import ReverseImagePolicy
+from imgproc_domain.stage import ReverseImagePolicy, Stage
 from imgproc_domain.submission import Conflict, Mode, NewRevision, Reuse, Signature, Verdict, decide
 
 POLICY = ReverseImagePolicy.FORBID
@@ -63,6 +63,13 @@ def test_an_active_job_of_an_older_configuration_is_closed_for_the_next_revision
     assert verdict.reason.code is ErrorCode.CONFIGURATION_CHANGED
 
 
+@pytest.mark.parametrize("mode", Mode)
+def test_a_job_whose_agent_is_at_work_is_not_closed_for_its_configuration(mode: Mode) -> None:
+    job = job_at(Stage.AGENT, meme=cat())
+    asked = evolve(WANTED, image_sha256=job.image_sha256, config_fingerprint="another configuration")
+    assert decide(job, asked, mode, all_valid=False) == Reuse(job)
+
+
 @pytest.mark.parametrize(("status", "mode", "policy", "config"), list(product(LIVE, Mode, BOTH, BOTH)))
 def test_an_active_job_of_a_replaced_picture_is_closed_whatever_else_differs(
     status: JobStatus, mode: Mode, policy: bool, config: bool
@@ -105,12 +112,15 @@ DIFFERENT = [parts for parts in product(BOTH, repeat=3) if any(parts)]
 
 
 @pytest.mark.parametrize(("status", "mode", "all_valid", "parts"), list(product(ENDED, Mode, BOTH, DIFFERENT)))
-def test_an_ended_job_of_another_signature_is_no_earlier_try(
+def test_an_ended_job_of_another_signature_is_no_earlier_try_unless_its_call_is_unknown(
     status: JobStatus, mode: Mode, all_valid: bool, parts: tuple[bool, bool, bool]
 ) -> None:
     picture, policy, config = parts
     asked = wanted(picture=picture, policy=policy, config=config)
-    assert decide(newest(status), asked, mode, all_valid=all_valid) == NewRevision(REVISION + 1)
+    job = newest(status)
+    undecided = status is JobStatus.UNKNOWN and mode is Mode.AUTOMATIC and not picture and not policy
+    expected = Reuse(job) if undecided else NewRevision(REVISION + 1)
+    assert decide(job, asked, mode, all_valid=all_valid) == expected
 
 
 EVERYTHING = list(product(JobStatus, Mode, product(BOTH, repeat=3), BOTH))

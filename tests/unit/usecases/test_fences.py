@@ -4,12 +4,11 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from attrs import evolve
 from tests.unit.usecases.site import Site, content, turns
 
 from imgproc_adapters.testing.faults import Fault
 from imgproc_adapters.testing.ledger import started
-from imgproc_adapters.testing.models import AGENT, ScriptedAgent
+from imgproc_adapters.testing.models import AGENT
 from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_adapters.testing.seed import A
 from imgproc_domain.claim import Fence
@@ -24,13 +23,11 @@ from imgproc_domain.outcome import Failed
 from imgproc_domain.policy import Operation
 from imgproc_domain.scope import Scope
 from imgproc_domain.settlement import Fenced, Settling
-from imgproc_domain.stage import IMAGE_TASK_TYPES, Lane, ReverseImagePolicy, TaskType
-from imgproc_domain.submission import Mode, Submission
+from imgproc_domain.stage import IMAGE_TASK_TYPES, Lane, TaskType
 from imgproc_domain.usecases.edit import delete_meme, edit_context, replace_picture
 from imgproc_domain.usecases.recover import expire_leases, flush_releases
 from imgproc_domain.usecases.settle import settle
 from imgproc_domain.usecases.start import start
-from imgproc_domain.usecases.submit import submit
 
 
 async def test_an_agent_claim_without_its_slot_starts_no_call() -> None:
@@ -147,8 +144,8 @@ async def test_no_agent_is_called_for_a_job_that_was_closed_meanwhile() -> None:
     await site.slots(1)
     meme = await site.upload()
     await site.until_agent()
-    other = evolve(site.deployment, agent=ScriptedAgent(fingerprint="another agent", ledger=site.ledger))
-    await submit(other, A, [Submission(meme.meme_id, ReverseImagePolicy.FORBID, Mode.EXPLICIT)])
+    for name in ("dog", "cat"):
+        await replace_picture(site.deployment, A, meme.meme_id, None, content(name))
     await site.run(TaskType.CONTEXT)
     assert started(site.ledger, AGENT) == []
 

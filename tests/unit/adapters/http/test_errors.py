@@ -40,6 +40,7 @@ CONTRACT = [
     (domain.CacheNotReady, "cache_not_ready", 503),
     (domain.DatabaseUnavailable, "database_unavailable", 503),
     (domain.CommitOutcomeUnknown, "database_unavailable", 503),
+    (domain.ConfigurationUnreadable, "database_unavailable", 503),
     (domain.ModelNotConfigured, "model_not_configured", 503),
     (domain.Conflict, "conflict", 409),
     (InvalidVector, "embedding_invalid", 422),
