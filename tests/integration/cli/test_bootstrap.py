@@ -1,6 +1,5 @@
 """`make` on machines that lack something."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,16 +54,6 @@ def test_a_python_without_its_venv_module_is_told_how_to_get_it(machine: Path) -
     found = bootstrap(machine)
     assert found.returncode == 2
     assert "python3.12-venv" in found.stderr
-
-
-def test_a_target_whose_content_comes_later_says_so_and_fails() -> None:
-    if shutil.which("make") is None:
-        pytest.skip("there is no make")
-    found = subprocess.run(
-        ["make", "chaos"], cwd=REPOSITORY, capture_output=True, text=True, env=dict(os.environ), timeout=60, check=False
-    )
-    assert found.returncode == 2
-    assert "not in this version yet" in found.stderr
 
 
 def test_a_folder_with_spaces_reaches_the_demo_as_one_argument(machine: Path) -> None:
