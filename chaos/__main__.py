@@ -26,7 +26,7 @@ REPORT: Final = Path(__file__).parents[1] / "reports" / "chaos.json"
 
 _LOG: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _FULL: Final = {"jobs": 10_000, "kills": 500, "stops": 100, "restarts": 5, "cuts": 250}
-_QUICK: Final = {"jobs": 300, "kills": 15, "stops": 4, "restarts": 1, "cuts": 10}
+_QUICK: Final = {"jobs": 200, "kills": 12, "stops": 3, "restarts": 1, "cuts": 8}
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

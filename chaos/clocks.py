@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 _LIBRARIES: Final = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
+_PLACES: Final = ("faketime/libfaketime.so.1", "*/faketime/libfaketime.so.1")
 
 
 def faketime() -> Path | None:
     """Return the library that shifts a process's clock for everything in it, where it is installed."""
-    found = (path for folder in _LIBRARIES for path in Path(folder).glob("**/faketime/libfaketime.so.1"))
+    found = (path for folder in _LIBRARIES for place in _PLACES for path in Path(folder).glob(place))
     return next(found, None)
 
 

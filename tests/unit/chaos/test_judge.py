@@ -113,6 +113,11 @@ def task_detail(task_type: TaskType) -> str:
     return f"{task_type} {MEME.meme_id} {SHA}"
 
 
+def given_away(what: Change) -> Change:
+    """Let the slot be free before its call is over."""
+    return evolve(what, at=CLOCK + 1.12) if what.kind == history.SLOT and not what.state else what
+
+
 def written_by(writer: str, what: Change) -> Change:
     return evolve(what, writer=writer)
 
@@ -415,7 +420,7 @@ OFFENCES: Final[Sequence[tuple[str, Kind, Edit, str]]] = (
     (
         "a call whose slot was given away",
         Kind.LEAKED_SLOT,
-        told(evolve(change(20, 20, history.SLOT, 2, "another"), at=CLOCK + 1.1)),
+        lambda evidence: evolve(evidence, history=[*map(given_away, evidence.history)]),
         "was in flight without a slot",
     ),
     ("a slot that is gone", Kind.LEAKED_SLOT, rows(slots=[Slot(Lane.AGENT, 1)]), "a lane of 2 has 1 slots"),
