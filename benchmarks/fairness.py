@@ -15,17 +15,12 @@ from imgproc_adapters.postgres.engine import open_engine
 from imgproc_adapters.postgres.heartbeat import PostgresHeartbeat
 from imgproc_adapters.postgres.notify import PostgresListener
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
-from imgproc_adapters.system import SystemIds
-from imgproc_adapters.testing.backlog import BacklogPolicy, queue_tasks
-from imgproc_adapters.testing.decoder import ScriptedDecoder
-from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
-from imgproc_adapters.testing.names import NameBlobs
+from imgproc_adapters.testing.backlog import backlog_deployment, queue_tasks
 from imgproc_app.worker import ImageProcessingWorker, Pace
 from imgproc_domain.events import Event, TaskSettled
-from imgproc_domain.lane import LaneLimits
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import TASK_TYPE_OF, Lane, Stage, TaskType
-from imgproc_domain.usecases.deployment import Deployment, Limits
+from imgproc_domain.usecases.deployment import Deployment
 
 MANY = Scope("many")
 FEW = Scope("few")
@@ -81,18 +76,7 @@ async def run(database: Database, lane: Lane, backlog: int, rounds: int) -> Fair
     """Measure one lane of an empty database: first the small scope alone, then beside ``backlog`` queued tasks."""
     engine = open_engine(database.dsn, pool_size=8)
     settled = Settled(TASK_TYPE_OF[LANES[lane]])
-    deployment = Deployment(
-        uow=PostgresUnitOfWork(engine),
-        blobs=NameBlobs(),
-        decoder=ScriptedDecoder(),
-        visual=ScriptedVisualModel(),
-        agent=ScriptedAgent(),
-        text=ScriptedTextModel(),
-        policy=BacklogPolicy(),
-        ids=SystemIds(),
-        observer=settled,
-        limits=Limits(lanes=LaneLimits(PLACES)),
-    )
+    deployment = backlog_deployment(PostgresUnitOfWork(engine), PLACES, settled)
     async with deployment.uow.begin(MANY) as tx:
         await tx.slots.resize(Lane.AGENT, PLACES[Lane.AGENT])
     worker = ImageProcessingWorker(

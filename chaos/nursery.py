@@ -25,11 +25,12 @@ _ENOUGH: Final = 65_536
 def main(seconds: int) -> None:
     clocks.shift(seconds)
     from chaos import worker  # noqa: PLC0415 - nothing may take hold of the clocks before they are shifted
+    from imgproc_adapters.postgres.embedded_watcher import wake_on_children  # noqa: PLC0415 - as above
 
     gc.freeze()
     _tell("ready", os.getpid(), 0)
     children: set[int] = set()
-    wakeup = _wake_on_children()
+    wakeup = wake_on_children()
     orders = b""
     try:
         while True:
@@ -52,15 +53,6 @@ def main(seconds: int) -> None:
 
 def _tell(what: str, process: int, status: int) -> None:
     os.write(1, f"{what} {process} {status}\n".encode())
-
-
-def _wake_on_children() -> int:
-    """A descriptor that becomes readable when a child stops or ends."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    return reader
 
 
 def _look_after(children: set[int]) -> None:

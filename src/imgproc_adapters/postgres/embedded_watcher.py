@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     """Run the server until it exits or the owner lets go."""
     owner, uid, gid, lock = (int(value) for value in arguments[:4])
     directory, command = arguments[4], arguments[5:]
-    wakeup = _wake_on_child_exit()
+    wakeup = wake_on_children()
     watcher = os.getpid()
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -59,8 +59,8 @@ def main(arguments: list[str]) -> int:
     return _stop(server)
 
 
-def _wake_on_child_exit() -> int:
-    """A descriptor that becomes readable when a child exits."""
+def wake_on_children() -> int:
+    """A descriptor that becomes readable when a child stops or exits."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)

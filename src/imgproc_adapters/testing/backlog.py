@@ -1,15 +1,24 @@
 """A queue of any length, put in place by SQL: the rows that the use cases would have left, in less of the time."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import psycopg
 
 from imgproc_adapters.policy import AllowAllPolicy
 from imgproc_adapters.postgres.notify import CHANNEL
+from imgproc_adapters.system import SystemIds
+from imgproc_adapters.testing.decoder import ScriptedDecoder
+from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.names import NameBlobs
 from imgproc_domain.config import ProcessingConfig
+from imgproc_domain.lane import LaneLimits
 from imgproc_domain.policy import Decision, Granted, Operation, OperationRequest
+from imgproc_domain.ports.observer import Observer
+from imgproc_domain.ports.unit_of_work import UnitOfWork
 from imgproc_domain.scope import Scope
-from imgproc_domain.stage import STAGES, TASK_TYPE_OF, Stage
+from imgproc_domain.stage import STAGES, TASK_TYPE_OF, Lane, Stage
+from imgproc_domain.usecases.deployment import Deployment, Limits
 
 _ROWS: Final = b"""
     CREATE TEMPORARY TABLE backlog ON COMMIT DROP AS
@@ -86,6 +95,22 @@ def queue_tasks(
     with connection.transaction():
         for statement in (_ROWS, _SCOPE, _MEMES, _JOBS, *products, _STAGES, _TASKS, _RING):
             connection.execute(statement, values)
+
+
+def backlog_deployment(uow: UnitOfWork, lanes: Mapping[Lane, int], observer: Observer) -> Deployment:
+    """Return a deployment whose stages take no time, for the tasks of `queue_tasks`."""
+    return Deployment(
+        uow=uow,
+        blobs=NameBlobs(),
+        decoder=ScriptedDecoder(),
+        visual=ScriptedVisualModel(),
+        agent=ScriptedAgent(),
+        text=ScriptedTextModel(),
+        policy=BacklogPolicy(),
+        ids=SystemIds(),
+        observer=observer,
+        limits=Limits(lanes=LaneLimits(lanes)),
+    )
 
 
 class BacklogPolicy(AllowAllPolicy):

@@ -301,7 +301,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_invariants_hold(self) -> None:
-        view = self.runner.run(_seen(self.site.view))
+        view = self.runner.run(looked_at(self.site.view))
         check_invariants(view, self.before)
         self.before = view
         calls = started(self.ledger, AGENT)
@@ -379,7 +379,7 @@ def settling(execution: Execution, outcome: Outcome) -> Settling:
     return Settling(execution.claim, execution.attempt.attempt_id if execution.attempt else None, outcome)
 
 
-async def _seen(view: Callable[[], Awaitable[View]]) -> View:
+async def looked_at(view: Callable[[], Awaitable[View]]) -> View:
     return await view()
 
 

@@ -24,10 +24,10 @@ from imgproc_adapters.testing.pipeline import (
     PipelineMachine,
     chosen,
     content_of,
+    looked_at,
     settling,
 )
 from imgproc_adapters.testing.policy import RememberingPolicy
-from imgproc_adapters.testing.view import View
 from imgproc_domain.attempt import AttemptStatus, Replay
 from imgproc_domain.context import Description
 from imgproc_domain.errors import ImgprocError
@@ -137,7 +137,7 @@ class AgentPipelineMachine(PipelineMachine):
         self.site.world.heartbeat.renew([hand.execution.claim], timedelta(0))
         self.attempt(self._recover())
         hand.doomed = True
-        self.before = self.runner.run(self._look())
+        self.before = self.runner.run(looked_at(self.site.view))
         self._go_on(hand)
 
     @precondition(lambda self: self.before and any(row.status is AttemptStatus.UNKNOWN for row in self.before.attempts))
@@ -229,9 +229,6 @@ class AgentPipelineMachine(PipelineMachine):
     async def _recover(self) -> None:
         await expire_leases(self.steady, self.site.scope, IMAGE_TASK_TYPES, 10)
         await self._run_type(TaskType.CONTEXT)
-
-    async def _look(self) -> View:
-        return await self.site.view()
 
     async def _start_calls(self, limit: int) -> None:
         claimed = await claim_tasks(self.steady, self.site.scope, TaskType.CONTEXT, limit, OWNER)

@@ -10,20 +10,14 @@ from imgproc_adapters.postgres.dispatch import PostgresDispatch
 from imgproc_adapters.postgres.heartbeat import PostgresHeartbeat
 from imgproc_adapters.postgres.notify import PostgresListener
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
-from imgproc_adapters.system import SystemIds
-from imgproc_adapters.testing.backlog import BacklogPolicy, queue_tasks
-from imgproc_adapters.testing.decoder import ScriptedDecoder
-from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
-from imgproc_adapters.testing.names import NameBlobs
+from imgproc_adapters.testing.backlog import backlog_deployment, queue_tasks
 from imgproc_adapters.testing.observer import RecordingObserver
 from imgproc_adapters.testing.seed import A, B
 from imgproc_app.worker import ImageProcessingWorker, Pace
 from imgproc_domain.events import TaskSettled
-from imgproc_domain.lane import LaneLimits
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import LANE_OF, TASK_TYPE_OF, Lane, Stage
 from imgproc_domain.task import TaskStatus
-from imgproc_domain.usecases.deployment import Deployment, Limits
 
 MANY = 2_000
 FEW = 10
@@ -36,20 +30,8 @@ PATIENCE = 120.0
 async def test_a_few_tasks_wait_for_few_of_the_many(
     database: str, direct: str, pooled: bool, engine: AsyncEngine, stage: Stage, small: Scope
 ) -> None:
-    deployment = Deployment(
-        uow=PostgresUnitOfWork(engine),
-        blobs=NameBlobs(),
-        decoder=ScriptedDecoder(),
-        visual=ScriptedVisualModel(),
-        agent=ScriptedAgent(),
-        text=ScriptedTextModel(),
-        policy=BacklogPolicy(),
-        ids=SystemIds(),
-        observer=RecordingObserver(),
-        limits=Limits(lanes=LaneLimits(PLACES)),
-    )
-    observer = deployment.observer
-    assert isinstance(observer, RecordingObserver)
+    observer = RecordingObserver()
+    deployment = backlog_deployment(PostgresUnitOfWork(engine), PLACES, observer)
     with psycopg.connect(direct) as connection:
         queue_tasks(connection, A, stage, MANY, deployment.config)
         queue_tasks(connection, small, stage, FEW, deployment.config)
