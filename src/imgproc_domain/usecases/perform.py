@@ -32,8 +32,9 @@ async def perform(deployment: Deployment, execution: Execution) -> Outcome:
     replay = deployment.replay(task_type)
     now = asyncio.get_running_loop().time()
     begun = now if execution.begun is None else execution.begun
-    if now - begun > deployment.limits.lease.total_seconds():
-        # stopped for longer than its lease: somebody else may have taken over, and this call was certainly not made
+    if now - begun > min(deployment.limits.lease, deadline).total_seconds():
+        # stopped past its lease, after which somebody else may have taken over, or past the hard deadline, after which
+        # its slot may be somebody else's: this call was certainly not made
         return Retry(Diagnosis(ErrorCode.LEASE_LOST, "the worker stood still before it could make the call"))
     try:
         async with asyncio.timeout_at(begun + deadline.total_seconds()):
@@ -106,7 +107,7 @@ async def _agent(deployment: Deployment, execution: Execution, meme: Meme) -> Ou
     answer = await (agent.look_up(call) if execution.look_up else agent.describe(call))
     match answer:
         case AgentAnswer(description, status, usage):
-            return _described(execution, meme, AgentAnswer(description, status, usage), agent.fingerprint)
+            return _described(execution, AgentAnswer(description, status, usage), agent.fingerprint)
         case NotStarted() if execution.maybe_running_until is not None:
             # a worker that stood still may be about to make the call that the provider has not seen
             reason = Diagnosis(ErrorCode.AGENT_FAILED, "the provider has not seen the request yet")
@@ -133,20 +134,23 @@ def agent_call(deployment: Deployment, execution: Execution, meme: Meme) -> Agen
     )
 
 
-def _described(execution: Execution, meme: Meme, answer: AgentAnswer, fingerprint: str) -> Outcome:
+def _described(execution: Execution, answer: AgentAnswer, fingerprint: str) -> Outcome:
     if answer.status not in USABLE:
         message = f"an agent may report the status {ContextStatus.PARTIAL} or {ContextStatus.READY}"
         return Failed(Diagnosis(ErrorCode.AGENT_OUTPUT_INVALID, message))
-    assert execution.task.target is not None, "an agent execution has a target"
+    # the target's picture, not the meme's: a call that is looked up may have been made before a replacement (I5)
+    target = execution.task.target
+    assert target is not None, "an agent execution has a target"
     provenance = Provenance(
         origin=Origin.AGENT,
-        image_sha256=meme.picture.sha256,
+        image_sha256=target.image_sha256,
         agent_fingerprint=fingerprint,
-        reverse_image_policy=execution.task.target.reverse_image_policy,
+        reverse_image_policy=target.reverse_image_policy,
         attempt_id=execution.attempt.attempt_id if execution.attempt else None,
         usage=answer.usage,
     )
-    return Succeeded(ContextProduct(meme.meme_id, meme.picture.sha256, answer.description, answer.status, provenance))
+    product = ContextProduct(target.meme_id, target.image_sha256, answer.description, answer.status, provenance)
+    return Succeeded(product)
 
 
 def _no_product(answer: Declined | Lost, replay: Replay) -> Outcome:

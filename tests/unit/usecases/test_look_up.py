@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from tests.unit.usecases.site import Site, turns
+from tests.unit.usecases.site import Site, content, turns
 
 from imgproc_adapters.testing.invariants import violations
 from imgproc_adapters.testing.ledger import started
@@ -17,6 +17,7 @@ from imgproc_domain.job import JobStatus
 from imgproc_domain.stage import IMAGE_TASK_TYPES, TaskType
 from imgproc_domain.task import TaskStatus
 from imgproc_domain.usecases.claim import Execution
+from imgproc_domain.usecases.edit import replace_picture
 from imgproc_domain.usecases.perform import agent_call, perform
 from imgproc_domain.usecases.recover import expire_leases
 from imgproc_domain.usecases.start import start
@@ -59,6 +60,17 @@ async def test_a_request_that_was_not_seen_yet_is_not_made_again_by_somebody_els
     await site.run(TaskType.CONTEXT)
     assert statuses(site) == [AttemptStatus.COMPLETED], "what the first worker was answered is adopted"
     assert len(started(site.ledger, AGENT)) == 1
+
+
+async def test_what_was_said_about_a_replaced_picture_is_not_said_about_the_new_one() -> None:
+    site, (execution,) = await site_with_a_started_call()
+    await perform(site.deployment, execution)
+    (meme,) = site.view().memes
+    await replace_picture(site.deployment, A, meme.meme_id, None, content("dog"))
+    await lose(site)
+    await site.run(TaskType.CONTEXT)
+    assert statuses(site) == [AttemptStatus.COMPLETED], "the answer was looked up"
+    assert site.view().contexts == []
 
 
 async def test_a_request_that_nobody_can_make_any_more_is_made_anew() -> None:

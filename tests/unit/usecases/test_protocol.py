@@ -135,8 +135,18 @@ async def started_agent_call() -> tuple[Site, Execution]:
 
 async def test_a_worker_that_stood_still_for_longer_than_its_lease_makes_no_call() -> None:
     site, execution = await started_agent_call()
+    site.agent.hard_deadline = 3 * site.deployment.limits.lease
     lease = site.deployment.limits.lease.total_seconds()
     late = evolve(execution, begun=asyncio.get_running_loop().time() - lease - 1)
+    assert isinstance(await perform(site.deployment, late), Retry)
+    assert started(site.ledger, AGENT) == []
+
+
+async def test_a_worker_that_stood_still_past_the_hard_deadline_makes_no_call_although_its_lease_lasts() -> None:
+    site, execution = await started_agent_call()
+    site.agent.hard_deadline = site.deployment.limits.lease / 3
+    stood_still = 2 * site.agent.hard_deadline.total_seconds()
+    late = evolve(execution, begun=asyncio.get_running_loop().time() - stood_still)
     assert isinstance(await perform(site.deployment, late), Retry)
     assert started(site.ledger, AGENT) == []
 
