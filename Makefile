@@ -9,7 +9,7 @@ FOLDER ?=
 export FOLDER
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo serve test test-pooler check bench chaos model mutants docs lock clean
+.PHONY: help venv demo serve test test-pooler check bench chaos hosts model mutants docs lock clean
 
 help:
 	@echo 'make demo    import the samples, watch them move through the stages, search; Ctrl-C ends it'
@@ -18,12 +18,13 @@ help:
 	@echo 'make test    all tests (ARGS="-k name" for some)'
 	@echo 'make test-pooler  the integration tests through pgbouncer in transaction mode (needs it installed)'
 	@echo 'make check   ruff, mypy and the import contracts'
-	@echo 'make bench   benchmarks'
+	@echo 'make bench   the engine beside the limit and its peers, in one run (ARGS=--quick for a small one)'
 	@echo 'make chaos   real workers killed, stopped and cut off: nothing lost, paid twice or stale'
+	@echo 'make hosts   a database and four hosts of workers: one cut off, one slow (Linux, root, iproute2)'
 	@echo 'make model   the protocol, model-checked'
 	@echo 'make mutants each fence of the code removed in turn: a test must fail'
 	@echo 'make docs    write the generated parts of docs/ anew'
-	@echo 'make lock    write requirements.lock anew (needs uv)'
+	@echo 'make lock    write requirements.lock and benchmarks/peers.lock anew (needs uv)'
 	@echo 'make clean   remove .venv, caches and reports'
 
 venv:
@@ -53,6 +54,8 @@ check: venv
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
+# ARGS=--quick for a small run, ARGS="--only engine" for a part, ARGS=--write-docs for docs/benchmarks.md as well,
+# ARGS=--compare to measure nothing and fail if the last run is a regression; peers get an environment of their own
 bench: venv
 	@exec $(PYTHON) -m benchmarks $(ARGS)
 
@@ -68,6 +71,10 @@ mutants: venv
 chaos: venv
 	@exec $(PYTHON) -m chaos $(ARGS)
 
+# hosts are network namespaces: needs Linux, root and iproute2, and says so (exit code 2); --jobs N for another size
+hosts: venv
+	@exec $(PYTHON) -m chaos.hosts $(ARGS)
+
 docs: venv
 	@$(PYTHON) scripts/make_docs.py $(ARGS)
 
@@ -75,7 +82,9 @@ lock:
 	@command -v uv >/dev/null || { echo 'make lock: needs uv on the PATH' >&2; exit 2; }
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra local --extra http-policy --group dev pyproject.toml -o requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  benchmarks/peers.in -o benchmarks/peers.lock
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist reports
+	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist reports
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

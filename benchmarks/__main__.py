@@ -1,97 +1,150 @@
-"""``python -m benchmarks``: measure, print a table, write ``reports/bench.json`` and add a line to the history."""
+"""``python -m benchmarks``: measure on one server in one run, print the table, write ``reports/bench.json``."""
 
 import argparse
-import asyncio
-import json
 import os
+import platform
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any, Final
 
-from attrs import asdict
+from attrs import asdict, evolve
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks import engine, fairness, limit
-from benchmarks.server import create_database, open_server
+from benchmarks import ROOT, docs, engine, fairness, history, models, report
+from benchmarks.peers import run as peers
+from benchmarks.plan import FULL, QUICK, Plan
+from benchmarks.server import open_server
+from benchmarks.steps import PROGRESS, Measured, in_one_line
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 
-ROOT = Path(__file__).parents[1]
-PARTS = ("engine", "fairness")
+PARTS: Final[Mapping[str, Callable[[EmbeddedPostgres, Plan], Measured]]] = {
+    "engine": engine.measure,
+    "peers": peers.measure,
+    "models": models.measure,
+    "fairness": fairness.measure,
+}
+WIDTH: Final = 120
+SIZES: Final = ("jobs", "seconds", "finished", "queued", "backlog")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks", description="Measure the engine beside the physical limit.")
+def main(arguments: Sequence[str]) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.write_docs and (options.quick or options.only):
+        parser.error("--write-docs needs a full run: neither --quick nor --only")
+    if options.compare:
+        return compare()
+    if options.rewrite_docs:
+        return write_docs(report.read_report())
+    usual = QUICK if options.quick else FULL
+    given = {name: getattr(options, name) for name in SIZES if getattr(options, name) is not None}
+    plan = evolve(usual, **given)
+    parts = options.only or list(PARTS)
+    found = run(parts, plan)
+    _print(found, parts)
+    if not options.quick:
+        history.append(
+            {part: found[part] for part in PARTS if part in parts},
+            at=datetime.now(UTC),
+            commit=commit(),
+            cores=os.cpu_count() or 1,
+            full=plan == FULL and set(parts) == set(PARTS),
+        )
+    unwritten = write_docs(found) if options.write_docs else 0
+    return int(bool(unwritten or report.errors(found, parts)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks", description="The engine beside the limit and its peers.")
     parser.add_argument(
-        "--only", choices=PARTS, help="measure this part alone; the report keeps the others as they are"
+        "--only", nargs="+", choices=PARTS, metavar="PART", help=f"measure these alone, of {', '.join(PARTS)}"
     )
-    parser.add_argument("--jobs", type=int, default=5_000, help="complete jobs of the engine's run")
-    parser.add_argument("--seconds", type=int, default=8, help="length of each pgbench run")
-    parser.add_argument("--backlog", type=int, default=100_000, help="queued tasks of the scope that others wait for")
-    parser.add_argument("--rounds", type=int, default=20, help="how often ten tasks are queued beside the backlog")
-    options = parser.parse_args()
-    measures = {
-        "engine": lambda server: _engine(server, options.jobs, options.seconds),
-        "fairness": lambda server: _fairness(server, options.backlog, options.rounds),
+    parser.add_argument("--quick", action="store_true", help="see that everything works: small, and no history")
+    parser.add_argument("--compare", action="store_true", help="measure nothing: 1 if the newest run is a regression")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md and its plot as well")
+    parser.add_argument("--rewrite-docs", action="store_true", help="measure nothing: write them from the last report")
+    helps = {
+        "jobs": "complete jobs measured at a time",
+        "seconds": "length of each pgbench run",
+        "finished": "finished jobs to measure beside",
+        "queued": "queued jobs to measure beside",
+        "backlog": "queued tasks of the scope that others wait for",
     }
+    for name in SIZES:
+        parser.add_argument(f"--{name}", type=int, help=f"{helps[name]} (usually {getattr(FULL, name):,})")
+    return parser
+
+
+def run(parts: Sequence[str], plan: Plan) -> dict[str, Any]:
+    """Measure parts, each whatever became of the others, and return the report, which is written after each."""
+    found = report.read_report()
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
     with open_server() as server:
-        report = {part: measures[part](server) for part in PARTS if options.only in (None, part)}
-    _write(report)
+        for part in parts:
+            try:
+                measured = PARTS[part](server, plan)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other parts are to be measured
+                measured = Measured({"error": in_one_line(error)}, {}, {part: in_one_line(error)})
+            of_run = {"run": begun, "plan": asdict(plan), "machine": machine(), "errors": measured.errors}
+            details = {**measured.details, **of_run}
+            found = report.merged(found, part, measured.values, details)
+            report.write_report(found)
+    return found
 
 
-def _engine(server: EmbeddedPostgres, jobs: int, seconds: int) -> dict[str, object]:
-    limits = {
-        clients: limit.jobs_per_second(create_database(server, f"limit_{clients}"), clients, seconds)
-        for clients in (1, 2)
-    }
-    result = asyncio.run(engine.run(create_database(server, "engine"), jobs))
-    most = max(limits.values())
-    measured = {**asdict(result), "limit_jobs_per_s": most, "ratio": result.jobs_per_s / most}
-    table = Table(title="complete 3-stage jobs, instant stages, one process, fsync on")
-    table.add_column("what")
-    table.add_column("measured", justify="right")
-    for clients, jobs_per_s in limits.items():
-        table.add_row(f"pgbench writing the same rows, {clients} client(s), jobs/s", f"{jobs_per_s:,.0f}")
-    for name, value in measured.items():
-        table.add_row(f"engine: {name}", f"{value:,.2f}")
-    Console().print(table)
-    return measured
+def compare() -> int:
+    """Print the ratios of the history; 1 if the newest one has fallen too far."""
+    lines = history.read_history()
+    verdict = history.judge(lines)
+    Console().print(history.trend(lines))
+    print(verdict)
+    return int(verdict.has_fallen)
 
 
-def _fairness(server: EmbeddedPostgres, backlog: int, rounds: int) -> dict[str, object]:
-    results = {
-        lane.value: asyncio.run(fairness.run(create_database(server, f"fairness_{lane}"), lane, backlog, rounds))
-        for lane in fairness.LANES
-    }
-    Console().print(fairness.table(results))
-    return {lane: asdict(result) for lane, result in results.items()}
+def write_docs(found: Mapping[str, Any]) -> int:
+    """Write page and plot from a report; 1, and why, if it is not fit for that."""
+    if reason := docs.why_not(found, PARTS):
+        print(f"docs/{docs.PAGE.name} is not written: the report is {reason}", file=sys.stderr)
+        return 1
+    docs.write(found)
+    return 0
 
 
-def _write(report: Mapping[str, object]) -> None:
-    reports = ROOT / "reports"
-    reports.mkdir(exist_ok=True)
-    path = reports / "bench.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps({**before, **report}, indent=2) + "\n", encoding="utf-8")
-    history = ROOT / "benchmarks" / "history"
-    history.mkdir(exist_ok=True)
-    line = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+def machine() -> dict[str, object]:
+    """Return what the figures depend on: processor, cores, versions, commit and day."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - no file of ours
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.machine(),
         "cores": os.cpu_count(),
-        **report,
+        "python": platform.python_version(),
+        "commit": commit(),
+        "day": datetime.now(UTC).date().isoformat(),
     }
-    with (history / "bench.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
 
 
-def _commit() -> str:
+def commit() -> str:
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
     )
     return done.stdout.strip() or "unknown"
 
 
+def _print(found: Mapping[str, Any], parts: Sequence[str]) -> None:
+    # a file or a pipe has no width of its own
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    if {"engine", "peers"} & set(parts):
+        console.print(report.side_by_side({part: found[part] for part in parts}))
+    if "models" in parts:
+        console.print(report.of_models(found["models"]))
+    if "fairness" in parts:
+        lanes = {lane: fairness.FairnessResult(**each) for lane, each in found["fairness"].items() if lane != "error"}
+        console.print(fairness.table(lanes))
+    for error in report.errors(found, parts):
+        PROGRESS.print(f"not measured: {error}", style="red", highlight=False)
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

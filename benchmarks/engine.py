@@ -1,132 +1,146 @@
-"""The engine with instant stages: complete three-stage jobs, fully fenced, with attempts and grants, in one process."""
+"""The engine with instant stages, beside what the server can do at all."""
 
 import asyncio
-import time
-from datetime import UTC, datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Final
 
-from attrs import frozen
-from sqlalchemy.ext.asyncio import AsyncEngine
+from attrs import asdict, define, field, frozen
 
-from benchmarks.server import Database, Reading, read
-from imgproc_adapters.blobs import LocalBlobStore
-from imgproc_adapters.policy import AllowAllPolicy
-from imgproc_adapters.postgres.dispatch import PostgresDispatch
-from imgproc_adapters.postgres.engine import open_engine
-from imgproc_adapters.postgres.heartbeat import PostgresHeartbeat
-from imgproc_adapters.postgres.notify import PostgresListener
-from imgproc_adapters.postgres.uow import PostgresUnitOfWork
-from imgproc_adapters.system import SystemIds
-from imgproc_adapters.testing.decoder import ScriptedDecoder
-from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
-from imgproc_app.observability import LogObserver
-from imgproc_app.worker import ImageProcessingWorker, Pace
-from imgproc_domain.config import VectorSpace
-from imgproc_domain.ids import MemeId
-from imgproc_domain.job import JobStatus
-from imgproc_domain.lane import LaneLimits
-from imgproc_domain.scope import Scope
-from imgproc_domain.stage import Lane, ReverseImagePolicy
-from imgproc_domain.submission import Mode, Submission
-from imgproc_domain.usecases.deployment import Deployment, Limits
-from imgproc_domain.usecases.submit import Submitted, submit
-from imgproc_domain.usecases.views import job_counts
+from benchmarks import limit
+from benchmarks.drive import Drained, drain, drain_by_two, queue, take_from_queue
+from benchmarks.finished import SMALL, finish
+from benchmarks.pickup import PickUp, pick_up
+from benchmarks.plan import Plan
+from benchmarks.rig import CHUNK, LANE, Sizes
+from benchmarks.server import fresh_database
+from benchmarks.stats import median
+from benchmarks.steps import Measured, Steps, in_order
+from benchmarks.submitting import Copied, copy_limit, submit_each, submit_many
+from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 
-SCOPE = Scope("bench")
-LANE = 200
-CHUNK = 500
+KEYS: Final = (
+    *("jobs_per_s", "jobs_per_s_2_processes", "limit_jobs_per_s", "ratio"),
+    *("jobs_per_s_1m_finished", "jobs_per_s_200k_queued"),
+    *("wal_bytes_per_job", "commits_per_job", "client_cpu_us_per_job", "server_cpu_us_per_job"),
+    *("idle_pickup_ms_p50", "idle_pickup_ms_p99", "submit_per_s", "bulk_submit_per_s"),
+)
+COSTS: Final = ("wal_bytes_per_job", "commits_per_job", "client_cpu_us_per_job", "server_cpu_us_per_job")
+
+
+@define
+class EnginePart:
+    """The steps of this part on one server, and what they found."""
+
+    server: EmbeddedPostgres
+    plan: Plan
+    values: dict[str, object] = field(factory=dict)
+    details: dict[str, object] = field(factory=dict)
+    steps: Steps = field(factory=lambda: Steps("engine"))
+
+    def measure(self) -> Measured:
+        with self.steps.step("complete jobs, alternating with pgbench writing their rows"):
+            self._beside_limit()
+        with self.steps.step("complete jobs by two processes"):
+            self._two_processes()
+        with self.steps.step("idle pick-up"), fresh_database(self.server, "idle") as database:
+            self._picked_up(asyncio.run(pick_up(database, self.plan.samples)))
+        with self.steps.step("submits, and COPY of their rows"):
+            self._submits()
+        with self.steps.step(f"{self.plan.queued:,} queued jobs"):
+            self._queued()
+        with self.steps.step(f"{self.plan.finished:,} finished jobs"):
+            self._finished()
+        sizes = {name: getattr(self.plan, name) for name in ("jobs", "rounds", "samples", "queued", "finished")}
+        made = {"vectors": asdict(Sizes()), "finished_vectors": asdict(SMALL), "lane": LANE, "bulk": CHUNK}
+        return Measured(in_order(KEYS, self.values), {**sizes, **made, **self.details}, self.steps.errors)
+
+    def _beside_limit(self) -> None:
+        limits, rounds = [], []
+        for number in range(self.plan.rounds):
+            limits.append(self._limit(f"limit_{number}"))
+            with fresh_database(self.server, f"engine_{number}") as database:
+                rounds.append(asyncio.run(drain(database, self.plan.jobs)))
+        limits.append(self._limit("limit_last"))
+        self.values |= summary(limits, rounds)
+        self.details |= {
+            "limit_rounds": [asdict(each) for each in limits],
+            "jobs_per_s_rounds": [each.jobs_per_s for each in rounds],
+        }
+
+    def _limit(self, name: str) -> "Limit":
+        by_clients = {}
+        for clients in limit.CLIENTS:
+            with fresh_database(self.server, f"{name}_{clients}") as database:
+                by_clients[clients] = limit.jobs_per_second(database, clients, self.plan.seconds)
+        return Limit(by_clients[1], by_clients[2])
+
+    def _two_processes(self) -> None:
+        rates = []
+        for number in range(self.plan.rounds):
+            with fresh_database(self.server, f"two_{number}") as database:
+                rates.append(asyncio.run(drain_by_two(database, self.plan.jobs)))
+        self.values["jobs_per_s_2_processes"] = median([each.jobs_per_s for each in rates])
+        self.details["jobs_per_s_2_processes_rounds"] = [asdict(each) for each in rates]
+
+    def _picked_up(self, found: PickUp, suffix: str = "") -> None:
+        into = self.details if suffix else self.values
+        into |= {f"idle_pickup_ms_p50{suffix}": found.p50, f"idle_pickup_ms_p99{suffix}": found.p99}
+        self.details[f"pickup_from_submit_ms_p50{suffix}"] = found.from_submit_p50
+        self.details[f"pickup_from_submit_ms_p99{suffix}"] = found.from_submit_p99
+
+    def _submits(self) -> None:
+        singles, rates, limits = [], [], []
+        for number in range(self.plan.rounds):
+            with fresh_database(self.server, f"single_{number}") as database:
+                singles.append(asyncio.run(submit_each(database, self.plan.singles)))
+            with fresh_database(self.server, f"bulk_{number}") as database:
+                rates.append(asyncio.run(submit_many(database, self.plan.bulk)))
+                limits.append(copy_limit(database))
+        self.values |= {"submit_per_s": median(singles), "bulk_submit_per_s": median(rates)}
+        self._copied(limits)
+
+    def _copied(self, limits: list[Copied]) -> None:
+        self.details["copy_limit_per_s"] = median([each.jobs_per_s for each in limits])
+        self.details["copy_rows_per_job"] = median([each.rows_per_job for each in limits])
+
+    def _queued(self) -> None:
+        with fresh_database(self.server, "queued") as database:
+            self.details["bulk_submit_per_s_200k_queued"] = asyncio.run(queue(database, self.plan.queued))
+            database.settle()
+            jobs = min(self.plan.jobs, self.plan.queued // 2)
+            rate = asyncio.run(take_from_queue(database, jobs, self.plan.within))
+        self.values["jobs_per_s_200k_queued"] = rate
+
+    def _finished(self) -> None:
+        with fresh_database(self.server, "finished") as database:
+            asyncio.run(finish(database, self.plan.finished))
+            drained = [asyncio.run(drain(database, self.plan.jobs)) for _ in range(self.plan.rounds)]
+            self.values["jobs_per_s_1m_finished"] = median([each.jobs_per_s for each in drained])
+            for name in COSTS:
+                self.details[f"{name}_1m_finished"] = median([each.costs[name] for each in drained])
+            self._picked_up(asyncio.run(pick_up(database, self.plan.samples)), "_1m_finished")
+            self.details["submit_per_s_1m_finished"] = asyncio.run(submit_each(database, self.plan.singles))
+            self.details["bulk_submit_per_s_1m_finished"] = asyncio.run(submit_many(database, self.plan.bulk))
 
 
 @frozen
-class EngineResult:
-    """Measured values, per job where the name says so."""
+class Limit:
+    """Complete jobs a second written by pgbench with one and with two clients."""
 
-    jobs: int
-    jobs_per_s: float
-    bulk_submit_per_s: float
-    wal_bytes_per_job: float
-    commits_per_job: float
-    client_cpu_us_per_job: float
-    server_cpu_us_per_job: float
+    one_client: float
+    two_clients: float
 
-
-async def run(database: Database, jobs: int) -> EngineResult:
-    """Seed ``jobs`` pictures, submit them, and process them all."""
-    engine = open_engine(database.dsn, pool_size=8)
-    try:
-        with TemporaryDirectory() as folder:
-            deployment = _deployment(engine, Path(folder))
-            return await _measure(database, engine, deployment, jobs)
-    finally:
-        await engine.dispose()
+    @property
+    def best(self) -> float:
+        return max(self.one_client, self.two_clients)
 
 
-def _deployment(engine: AsyncEngine, folder: Path) -> Deployment:
-    lanes = dict.fromkeys((Lane.VISUAL, Lane.AGENT, Lane.TEXT), LANE) | {Lane.MAINTENANCE: 1}
-    return Deployment(
-        uow=PostgresUnitOfWork(engine),
-        blobs=LocalBlobStore(folder),
-        decoder=ScriptedDecoder(),
-        visual=ScriptedVisualModel(VectorSpace("bench", 768)),
-        agent=ScriptedAgent(),
-        text=ScriptedTextModel(VectorSpace("bench", 512)),
-        policy=AllowAllPolicy(),
-        ids=SystemIds(),
-        observer=LogObserver(),
-        limits=Limits(lanes=LaneLimits(lanes, agent_backpressure=10 * LANE)),
-    )
+def summary(limits: list[Limit], rounds: list[Drained]) -> dict[str, object]:
+    """Return the medians of alternating rounds under the names of the report; the ratio is that of the medians."""
+    jobs_per_s = median([each.jobs_per_s for each in rounds])
+    most = median([each.best for each in limits])
+    costs = {name: median([each.costs[name] for each in rounds]) for name in COSTS}
+    return {"jobs_per_s": jobs_per_s, "limit_jobs_per_s": most, "ratio": jobs_per_s / most, **costs}
 
 
-async def _measure(database: Database, engine: AsyncEngine, deployment: Deployment, jobs: int) -> EngineResult:
-    memes = await asyncio.to_thread(_seed, database, jobs)
-    async with deployment.uow.begin(SCOPE) as tx:
-        await tx.slots.resize(Lane.AGENT, LANE)
-    before = await asyncio.to_thread(read, database)
-    begun = time.perf_counter()
-    for start in range(0, jobs, CHUNK):
-        wanted = [Submission(m, ReverseImagePolicy.FORBID, Mode.AUTOMATIC) for m in memes[start : start + CHUNK]]
-        answers = await submit(deployment, SCOPE, wanted)
-        assert all(isinstance(answer, Submitted) and answer.created for answer in answers)
-    submitted = time.perf_counter()
-    worker = ImageProcessingWorker(
-        deployment, PostgresDispatch(engine), PostgresHeartbeat(database.dsn), PostgresListener(database.dsn), Pace()
-    )
-    await worker.start()
-    while (await job_counts(deployment, SCOPE)).get(JobStatus.SUCCEEDED, 0) < jobs:  # noqa: ASYNC110 - it only looks on
-        await asyncio.sleep(0.05)
-    ended = time.perf_counter()
-    await worker.stop()
-    after = await asyncio.to_thread(read, database)
-    return _result(jobs, submitted - begun, ended - submitted, before, after)
-
-
-def _seed(database: Database, jobs: int) -> list[MemeId]:
-    ids = SystemIds()
-    now = database.scalar("SELECT extract(epoch FROM now())")
-    memes = [MemeId(ids.ordered(_at(now))) for _ in range(jobs)]
-    listed = ", ".join(f"('{meme}')" for meme in memes)
-    database.run(f"INSERT INTO scopes (scope_id, created_at) VALUES ('{SCOPE}', now()) ON CONFLICT DO NOTHING")
-    database.run(
-        "INSERT INTO memes (scope_id, meme_id, filename, image_sha256, media_type, byte_size, width, height, frames,"
-        f" storage_key, created_at, updated_at) SELECT '{SCOPE}', m::uuid, 'bench.png', md5(m) || md5(m), 'image/png',"
-        f" 1, 1, 1, 1, left(encode(sha256('{SCOPE}'), 'hex'), 32) || '/' || md5(m) || md5(m), now(), now()"
-        f" FROM (VALUES {listed}) v(m)"
-    )
-    return memes
-
-
-def _at(epoch: float) -> datetime:
-    return datetime.fromtimestamp(epoch, UTC)
-
-
-def _result(jobs: int, submitting: float, processing: float, before: Reading, after: Reading) -> EngineResult:
-    return EngineResult(
-        jobs=jobs,
-        jobs_per_s=jobs / processing,
-        bulk_submit_per_s=jobs / submitting,
-        wal_bytes_per_job=(after.wal - before.wal) / jobs,
-        commits_per_job=(after.commits - before.commits) / jobs,
-        client_cpu_us_per_job=(after.client_cpu - before.client_cpu) / jobs * 1e6,
-        server_cpu_us_per_job=(after.server_cpu - before.server_cpu) / jobs * 1e6,
-    )
+def measure(server: EmbeddedPostgres, plan: Plan) -> Measured:
+    return EnginePart(server, plan).measure()

@@ -2,15 +2,19 @@
 
 import asyncio
 import statistics
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import psycopg
-from attrs import frozen
+from attrs import asdict, frozen
 from rich.table import Table
 
-from benchmarks.server import Database
+from benchmarks.plan import Plan
+from benchmarks.server import Database, fresh_database
+from benchmarks.stats import percentiles_ms
+from benchmarks.steps import Measured, Steps
 from imgproc_adapters.postgres.dispatch import PostgresDispatch
+from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 from imgproc_adapters.postgres.engine import open_engine
 from imgproc_adapters.postgres.heartbeat import PostgresHeartbeat
 from imgproc_adapters.postgres.notify import PostgresListener
@@ -134,8 +138,8 @@ def _pick_ups(database: Database, stage: Stage, rounds: int) -> list[float]:
 def _result(
     backlog: int, rounds: int, places: int, others: Sequence[int], alone: Sequence[float], beside: Sequence[float]
 ) -> FairnessResult:
-    alone_p50, alone_p99 = _percentiles(alone)
-    beside_p50, beside_p99 = _percentiles(beside)
+    alone_p50, alone_p99 = percentiles_ms(alone)
+    beside_p50, beside_p99 = percentiles_ms(beside)
     return FairnessResult(
         backlog=backlog,
         tasks=TASKS,
@@ -152,13 +156,20 @@ def _result(
     )
 
 
-def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
-    """Return the median and the 99th percentile in milliseconds."""
-    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-    return cuts[49] * 1000, cuts[98] * 1000
+def measure(server: EmbeddedPostgres, plan: Plan) -> Measured:
+    """Measure one lane after the other."""
+    steps = Steps("fairness")
+    values: dict[str, object] = {}
+    for lane in LANES:
+        with (
+            steps.step(f"the {lane} lane beside {plan.backlog:,} queued tasks"),
+            fresh_database(server, f"fairness_{lane}") as database,
+        ):
+            values[lane.value] = asdict(asyncio.run(run(database, lane, plan.backlog, plan.fairness_rounds)))
+    return Measured(values, {}, steps.errors)
 
 
-def table(results: dict[str, FairnessResult]) -> Table:
+def table(results: Mapping[str, FairnessResult]) -> Table:
     """Return one line a lane."""
     made = Table(title=f"{TASKS} tasks of one scope beside a backlog of another, instant stages, one process")
     for heading in ("lane", "places", "backlog", "others settled meanwhile", "pick-up p50 / p99, ms", "alone"):

@@ -20,57 +20,57 @@ BEGIN
     SELECT scope, m, 'bench.png', md5(m::text) || md5(m::text), 'image/png', 1, 1, 1, 1, 'key', now(), now()
     FROM unnest(memes) m;
   COMMIT;
+  INSERT INTO image_processing_jobs (scope_id, job_id, meme_id, revision, image_sha256, reverse_image_policy,
+                                     config_fingerprint, status, created_at, updated_at, claim_generation)
+    SELECT scope, j, m, 1, sha, 'forbid', sha, 'running', now(), now(), 0 FROM unnest(jobs, memes) u(j, m);
   FOR stage_no IN 1..3 LOOP
+    -- the stage is opened: at submission by a queued task, afterwards by one that is claimed where it is opened
     SELECT array_agg(gen_random_uuid()) INTO work FROM generate_series(1, n);
-    IF stage_no = 1 THEN
-      INSERT INTO image_processing_jobs (scope_id, job_id, meme_id, revision, image_sha256, reverse_image_policy,
-                                         config_fingerprint, status, created_at, updated_at, claim_generation)
-        SELECT scope, j, m, 1, sha, 'forbid', sha, 'running', now(), now(), 0 FROM unnest(jobs, memes) u(j, m);
-      INSERT INTO image_processing_stages (scope_id, job_id, stage, status, reused, task_id)
-        SELECT scope, j, s, CASE s WHEN 'visual' THEN 'running' ELSE 'queued' END, false,
-               CASE s WHEN 'visual' THEN w END
-        FROM unnest(jobs, work) u(j, w), unnest(stages) s;
-    END IF;
-    IF stage_no = 2 THEN
-      -- a job that needs permission is claimed, and opened in the next transaction
-      UPDATE image_processing_jobs SET claim_generation = 1, lease_owner = 'bench', lease_expires_at = now()
-        WHERE scope_id = scope AND job_id = ANY (jobs);
-      COMMIT;
-    END IF;
     INSERT INTO tasks (scope_id, task_id, task_type, status, job_id, meme_id, image_sha256, config_fingerprint,
-                       reverse_image_policy, claim_generation, available_at, failures, lease_losses, created_at)
-      SELECT scope, w, kinds[stage_no], 'queued', j, m, sha, sha, 'forbid', 0, now(), 0, 0, now()
-      FROM unnest(work, jobs, memes) u(w, j, m);
+                       reverse_image_policy, grant_id, claim_generation, lease_owner, lease_expires_at, available_at,
+                       failures, lease_losses, created_at, started_at)
+      SELECT scope, w, kinds[stage_no], CASE stage_no WHEN 1 THEN 'queued' ELSE 'running' END, j, m, sha, sha, 'forbid',
+             CASE stage_no WHEN 2 THEN g END, CASE stage_no WHEN 1 THEN 0 ELSE 1 END,
+             CASE WHEN stage_no > 1 THEN 'bench' END, CASE WHEN stage_no > 1 THEN now() END, now(), 0, 0, now(),
+             CASE WHEN stage_no > 1 THEN now() END
+      FROM unnest(work, jobs, memes, grants) u(w, j, m, g);
+    CASE stage_no
+      WHEN 1 THEN
+        INSERT INTO image_processing_stages (scope_id, job_id, stage, status, reused, task_id)
+          SELECT scope, j, s, CASE s WHEN 'visual' THEN 'running' ELSE 'queued' END, false,
+                 CASE s WHEN 'visual' THEN w END
+          FROM unnest(jobs, work) u(j, w), unnest(stages) s;
+        COMMIT;
+        UPDATE tasks SET status = 'running', claim_generation = 1, lease_owner = 'bench', lease_expires_at = now(),
+                         started_at = now()
+          WHERE scope_id = scope AND task_id = ANY (work);
+      ELSE
+        UPDATE image_processing_stages s SET status = 'running', task_id = work[array_position(jobs, s.job_id)]
+          WHERE s.scope_id = scope AND s.job_id = ANY (jobs) AND s.stage = stages[stage_no];
+        UPDATE image_processing_jobs SET updated_at = now() WHERE scope_id = scope AND job_id = ANY (jobs);
+    END CASE;
     IF stage_no = 2 THEN
       INSERT INTO operation_grants (scope_id, grant_id, operation, logical_request_key, fingerprint, reservation,
                                     task_id, job_id, status, created_at, updated_at)
         SELECT scope, g, 'analysis.agent', g::text, sha, g::text, w, j, 'acquired', now(), now()
         FROM unnest(grants, work, jobs) u(g, w, j);
     END IF;
-    IF stage_no > 1 THEN
-      UPDATE image_processing_jobs SET updated_at = now(), lease_owner = NULL, lease_expires_at = NULL
-        WHERE scope_id = scope AND job_id = ANY (jobs);
-      UPDATE image_processing_stages t SET status = 'running', task_id = u.w
-        FROM unnest(jobs, work) u(j, w)
-        WHERE t.scope_id = scope AND t.job_id = u.j AND t.stage = stages[stage_no];
-    END IF;
-    COMMIT;
-    UPDATE tasks SET status = 'running', claim_generation = 1, lease_owner = 'bench', lease_expires_at = now(),
-                     started_at = now()
-      WHERE scope_id = scope AND task_id = ANY (work);
+    -- a local call is started by its claim, the agent's only after the grant is committed
     INSERT INTO task_attempts (scope_id, task_id, attempt_no, attempt_id, request_id, session_id, generation, status,
-                               input_digest, created_at)
-      SELECT scope, w, 1, w::text, w::text, w::text, 1, 'prepared', sha, now() FROM unnest(work) w;
+                               input_digest, created_at, external_started_at, hard_deadline_at)
+      SELECT scope, w, 1, w::text, w::text, w::text, 1, CASE stage_no WHEN 2 THEN 'prepared' ELSE 'external_started' END,
+             sha, now(), CASE WHEN stage_no <> 2 THEN now() END, CASE WHEN stage_no <> 2 THEN now() END
+      FROM unnest(work) w;
     COMMIT;
     IF stage_no = 2 THEN
       UPDATE operation_grants SET status = 'committed', updated_at = now()
         WHERE scope_id = scope AND grant_id = ANY (grants);
       UPDATE task_attempts SET status = 'grant_committed' WHERE scope_id = scope AND task_id = ANY (work);
       COMMIT;
+      UPDATE task_attempts SET status = 'external_started', external_started_at = now(), hard_deadline_at = now()
+        WHERE scope_id = scope AND task_id = ANY (work);
+      COMMIT;
     END IF;
-    UPDATE task_attempts SET status = 'external_started', external_started_at = now(), hard_deadline_at = now()
-      WHERE scope_id = scope AND task_id = ANY (work);
-    COMMIT;
     CASE stage_no
       WHEN 1 THEN
         INSERT INTO visual_embeddings (scope_id, meme_id, image_sha256, space_id, dimension, embedding, created_at)
@@ -95,13 +95,8 @@ BEGIN
       WHERE scope_id = scope AND task_id = ANY (work);
     UPDATE image_processing_stages SET status = 'succeeded'
       WHERE scope_id = scope AND job_id = ANY (jobs) AND stage = stages[stage_no];
-    IF stage_no = 1 THEN
-      UPDATE image_processing_jobs SET updated_at = now(), due_at = now()
-        WHERE scope_id = scope AND job_id = ANY (jobs);
-      COMMIT;
-    END IF;
   END LOOP;
-  UPDATE image_processing_jobs SET status = 'succeeded', updated_at = now(), completed_at = now(), due_at = NULL
+  UPDATE image_processing_jobs SET status = 'succeeded', updated_at = now(), completed_at = now()
     WHERE scope_id = scope AND job_id = ANY (jobs);
   COMMIT;
 END $$;

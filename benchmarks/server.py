@@ -1,22 +1,25 @@
-"""One embedded server for a run, and what it says of its own work."""
+"""One embedded server for a run, and databases on it."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
-import psutil
 import psycopg
 from attrs import frozen
 
+from benchmarks import meter
+from benchmarks.meter import Reading
 from imgproc_adapters.postgres import migrate
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
+
+_TEMPLATE: Final = "bench_template"
 
 
 @frozen
 class Database:
-    """A migrated, empty database on a durable server (fsync on)."""
+    """A database on a durable server (fsync on)."""
 
     server: EmbeddedPostgres
     name: str
@@ -25,25 +28,30 @@ class Database:
     def dsn(self) -> str:
         return self.server.dsn(self.name)
 
-    def scalar(self, sql: str) -> float:
+    @property
+    def postmaster(self) -> int:
+        """The process id of the server."""
+        pid_file = next(self.server.data_dir.glob("*/postmaster.pid"))
+        return int(pid_file.read_text(encoding="utf-8").split()[0])
+
+    def scalar(self, sql: str, *values: object) -> float:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            row = connection.execute(sql.encode()).fetchone()
+            row = connection.execute(sql.encode(), values).fetchone()
         assert row is not None, "a scalar query returns a row"
         return float(row[0])
 
-    def run(self, sql: str) -> None:
+    def run(self, sql: str, values: Sequence[object] | None = None) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(sql.encode())
+            connection.execute(sql.encode(), values)
 
+    def read(self) -> Reading:
+        """Read the counters; every connection of ours must have been closed."""
+        return meter.read(self.dsn, self.postmaster)
 
-@frozen
-class Reading:
-    """Counters at one moment: WAL bytes and commits of the database, CPU seconds of this process and of the server."""
-
-    wal: float
-    commits: float
-    client_cpu: float
-    server_cpu: float
+    def settle(self) -> None:
+        """Leave nothing of what was written before to be tidied up while something is measured."""
+        self.run("VACUUM ANALYZE")
+        self.run("CHECKPOINT")
 
 
 @contextmanager
@@ -54,30 +62,31 @@ def open_server() -> Iterator[EmbeddedPostgres]:
             yield server
 
 
-def create_database(server: EmbeddedPostgres, name: str) -> Database:
+def create_database(server: EmbeddedPostgres, name: str, *, migrated: bool = True) -> Database:
+    _command(server, f"CREATE DATABASE {name} TEMPLATE {_template(server) if migrated else 'template1'}")
+    return Database(server, name)
+
+
+@contextmanager
+def fresh_database(server: EmbeddedPostgres, name: str, *, migrated: bool = True) -> Iterator[Database]:
+    """A database for the length of the block: no run needs more of the disk than its largest database."""
+    try:
+        yield create_database(server, name, migrated=migrated)
+    finally:
+        _command(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _template(server: EmbeddedPostgres) -> str:
+    """Return the name of a database with our schema, made when it is first asked for: migrating takes longer."""
+    template = Database(server, _TEMPLATE)
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    database = Database(server, name)
-    migrate.upgrade(database.dsn)
-    return database
+        there = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_TEMPLATE]).fetchone()
+    if not there:
+        _command(server, f"CREATE DATABASE {_TEMPLATE}")
+        migrate.upgrade(template.dsn)
+    return _TEMPLATE
 
 
-def read(database: Database) -> Reading:
-    # a backend reports its commits when it ends or has been idle; asking through a new connection settles the rest
-    wal = database.scalar("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
-    commits = database.scalar(f"SELECT xact_commit FROM pg_stat_database WHERE datname = '{database.name}'")
-    times = os.times()
-    return Reading(wal, commits, times.user + times.system, _server_cpu(database.server))
-
-
-def _server_cpu(server: EmbeddedPostgres) -> float:
-    """CPU seconds of the postmaster, its children, and those children it has reaped."""
-    pid_file = next(server.data_dir.glob("*/postmaster.pid"))
-    postmaster = psutil.Process(int(pid_file.read_text(encoding="utf-8").split()[0]))
-    own = postmaster.cpu_times()
-    total = own.user + own.system + own.children_user + own.children_system
-    for child in postmaster.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it has just ended; its time is the postmaster's now
-            times = child.cpu_times()
-            total += times.user + times.system
-    return float(total)
+def _command(server: EmbeddedPostgres, statement: str) -> None:
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+        connection.execute(statement.encode())

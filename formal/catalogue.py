@@ -36,7 +36,8 @@ class Wall:
 
 
 _TWO_SLOTS: Final = {"LANE": "2"}
-_TWO_ACTS: Final = {"ACTS": "2", "FAULTS": "0"}
+_TWO_ACTS: Final = {"ACTS": "2", "FAULTS": "0", "FAILURES": "1"}
+_LOST_TWICE: Final = {"FAULTS": "2", "LOSSES": "1"}
 _LOOKUP: Final = {"LANE": "2", "REPLAY": "1"}
 
 BOUNDS: Final = (
@@ -46,6 +47,7 @@ BOUNDS: Final = (
     Bound("a person acts", {"FAULTS": "1"}),
     Bound("a person acts, look-up", {"FAULTS": "1", **_LOOKUP}),
     Bound("a person acts, safe", {"FAULTS": "1", "LANE": "2", "REPLAY": "2"}),
+    Bound("a person acts, leases are lost", _LOST_TWICE),
     Bound("two reconcilers", {"FAULTS": "1", "RECONCILERS": "2"}),
     Bound("two faults, look-up", {"FAULTS": "2", **_LOOKUP}, 26),
     Bound("three faults", {"FAULTS": "3"}, 27),
@@ -79,6 +81,9 @@ MUTANTS: Final = (
     Mutant("UNKNOWN_REPLAYED", "I9", "a lost call that nobody can look up is made again"),
     Mutant("LOST_IS_TRANSIENT", "I9", "a broken connection counts as a transient answer"),
     Mutant("UNDECIDED_EXHAUSTED", "I9", "lost leases end a task whose call may have been made", {"LOSSES": "1"}),
+    Mutant("LOST_LOOKUPS_FAIL", "I9", "a call whose look-ups are lost too often counts as failed", _LOST_TWICE),
+    Mutant("WAITING_JOB_CALLS_AGAIN", "I9", "a job that waited for a call that became unknown makes it again"),
+    Mutant("PUT_BACK_CALLS_AGAIN", "I9", "a picture that is put back opens a job that repeats its unknown call"),
     Mutant("JOB_REVIVED", "I10", "an explicit retry makes the old job active again"),
     Mutant("CLOSED_JOB_SETTLED", "I10", "settle ends the stage of a job that is over"),
     Mutant("SLOT_FREED_AT_EXPIRY", "I18", "the slot is free when the lease has run out"),

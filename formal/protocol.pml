@@ -12,7 +12,7 @@
 #define MEMES 1         /* pictures, each with a job that is due */
 #endif
 #ifndef ACTS
-#define ACTS 1          /* what people do: replace, reconfigure, retry, edit, delete, or nothing */
+#define ACTS 1          /* what people do: replace, put back, reconfigure, retry, edit, delete, nothing */
 #endif
 #ifndef WORKERS
 #define WORKERS 2
@@ -112,11 +112,12 @@ byte about[ATTEMPTS];                             /* workers that have started t
 /* what only the checker knows: who truly holds the claim, whether that process lives, the last generation handed out */
 byte holder[JOBS], issued[JOBS];
 bool alive[JOBS];
+bool asked[JOBS];                                 /* a person asked for this revision, and no call became unknown since */
 byte faults = FAULTS, acts = ACTS;
 #ifdef M_KEY_PER_ASK
 bool orphan[JOBS];
 #endif
-hidden byte i, n, s, m, last, until;
+hidden byte i, k, n, s, m, last, until;
 
 #if JOBS == 1
 #define PICK_JOB(x, ok) if :: ok(0) -> x = 0 fi
@@ -139,6 +140,8 @@ hidden byte i, n, s, m, last, until;
 #define OPEN(a) (attempt[a] == PREPARED || attempt[a] == GRANTED || attempt[a] == STARTED)
 #define CHANGED(j) (gone[meme[j]] || version[j] != current[meme[j]])
 #define LAST(t) (t * TRIES + tries[t] - 1)
+#define SAME_TARGET(x, y) (meme[x] == meme[y] && version[x] == version[y])
+#define ENDED_UNKNOWN(x) (task[x] == FAILED && attempt[LAST(x)] == UNKNOWN)
 
 /* ================================================ jobs ================================================ */
 
@@ -172,6 +175,25 @@ inline end_job(j, status) {
   write_job(j, status)
 }
 
+/* A call may have been made, and nobody will know how it ended: a job that waits for it ends, and makes no other. */
+inline withhold(t) {
+  EACH(k, jobs)
+    if
+    :: k != t && SAME_TARGET(k, t) ->
+         asked[k] = false;
+#ifndef M_WAITING_JOB_CALLS_AGAIN
+         if
+         :: job[k] == QUEUED && gone[meme[k]] -> end_job(k, FAILED)
+         :: job[k] == QUEUED && !gone[meme[k]] && edited[meme[k]] -> end_job(k, SUCCEEDED)
+         :: job[k] == QUEUED && !gone[meme[k]] && !edited[meme[k]] -> end_job(k, UNKNOWN)
+         :: else
+         fi
+#endif
+    :: else
+    fi;
+  NEXT(k)
+}
+
 /* A stage ends with its task, in the same transaction; a job that is over already is left alone. Where a person described
  * the picture meanwhile, the job goes on with their words. */
 inline end_stage(j, status) {
@@ -188,11 +210,27 @@ inline end_stage(j, status) {
 #ifndef M_CLOSED_JOB_SETTLED
   :: else
 #endif
-  fi
+  fi;
+  if :: status == UNKNOWN -> withhold(t) :: else fi
 }
 
 inline open_revision(x, v) {
   job[jobs] = QUEUED; meme[jobs] = x; version[jobs] = v; newest[x] = jobs; jobs++
+}
+
+/* A revision that no person asked for: what its target's newest task left unknown is not called again. */
+inline open_automatic(x) {
+  open_revision(x, current[x]);
+#ifndef M_PUT_BACK_CALLS_AGAIN
+  n = 0;
+  EACH(k, newest[x])
+    if
+    :: SAME_TARGET(k, newest[x]) && task[k] != 0 -> n = ENDED_UNKNOWN(k)
+    :: else
+    fi;
+  NEXT(k);
+  if :: n && !edited[x] -> job[newest[x]] = UNKNOWN :: else fi
+#endif
 }
 
 /* The insert of a task with its grant, decided under the locks of meme and job. */
@@ -452,6 +490,21 @@ inline claim(t) {
 
 /* ---- the call ---- */
 
+/* Counts calls that other revisions of the picture may have made, whose end nobody knows, and no person asked since. */
+inline look_back(t) {
+  n = 0;
+  EACH(k, t)
+    if
+    :: SAME_TARGET(k, t) ->
+         EACH(i, tries[k])
+           n = n + (attempt[k * TRIES + i] == UNKNOWN || call[k * TRIES + i] == IN_FLIGHT || call[k * TRIES + i] == OVER);
+         NEXT(i)
+    :: else
+    fi;
+    if :: SAME_TARGET((k + 1), t) && asked[k + 1] -> n = 0 :: else fi;
+  NEXT(k)
+}
+
 /* Calls of the task so far must be one more, at most, than the definite answers that were written back. */
 inline make_call(t, a) {
   assert(I6 || call[a] == 0);
@@ -461,6 +514,8 @@ inline make_call(t, a) {
   assert(I8 || (grant[t] != RELEASED && reservation[t] != RELEASED && outbox[t] == 0));
   n = 0;
   EACH(i, tries[t]) n = n + (call[t * TRIES + i] == IN_FLIGHT || call[t * TRIES + i] == OVER); NEXT(i);
+  assert(I9 || REPLAY == SAFE || n == 0);
+  look_back(t);
   assert(I9 || REPLAY == SAFE || n == 0);
   call[a] = IN_FLIGHT;
   n = 0;
@@ -481,6 +536,7 @@ inline settle() {
   until = NONE;
   if
   :: outcome == SUCCEEDED ->
+       if :: call[a] == OVER -> call[a] = ANSWERED :: else fi;
        end_attempt(a, COMPLETED);
        if
 #ifdef M_STALE_PRODUCT
@@ -501,6 +557,7 @@ inline settle() {
        :: else -> requeue(t)
        fi
   :: outcome == FAILED || outcome == BLOCKED ->
+       if :: call[a] == OVER -> call[a] = ANSWERED :: else fi;
        end_attempt(a, FAILED); end_task(t, FAILED); release_grant(t); END_STAGE(t, outcome)
   :: outcome == VALID ->
        end_attempt(a, FAILED); end_task(t, SUCCEEDED); release_grant(t); END_STAGE(t, SUCCEEDED)
@@ -748,6 +805,11 @@ ending_stage:
 
 #define EXPIRABLE(t) (task[t] == RUNNING && (!alive[t] || faults > 0))
 #define UNDECIDED (attempt[last] == STARTED && REPLAY != SAFE)
+#if REPLAY == SAFE
+#define MOST_LOSSES LOSSES
+#else
+#define MOST_LOSSES (2 * LOSSES)        /* of a call that may have been made: its look-ups may be lost, too */
+#endif
 #define EXHAUSTING(t) (EXPIRABLE(t) && losses[t] + 1 >= LOSSES && attempt[LAST(t)] != STARTED && reservation[t] != RELEASED)
 
 /* expire_leases: one transaction a batch; the generation rises, a slot whose call may run stays taken */
@@ -762,7 +824,7 @@ inline expire(t) {
 #if !defined(M_EXPIRY_KEEPS_GENERATION) && !defined(W_NO_RAISE_AT_EXPIRY)
   gen[t]++;
 #endif
-  if :: losses[t] < LOSSES -> losses[t]++ :: else fi;
+  if :: losses[t] < MOST_LOSSES -> losses[t]++ :: else fi;
   if
 #ifdef M_UNDECIDED_EXHAUSTED
   :: losses[t] >= LOSSES ->
@@ -771,6 +833,12 @@ inline expire(t) {
 #endif
        assert(I9 || !UNDECIDED);
        end_attempt(last, FAILED); end_task(t, FAILED); release_grant(t); end_stage(t, FAILED)
+  :: losses[t] >= MOST_LOSSES && UNDECIDED ->
+#ifdef M_LOST_LOOKUPS_FAIL
+       end_attempt(last, FAILED); end_task(t, FAILED); release_grant(t); end_stage(t, FAILED)
+#else
+       end_attempt(last, UNKNOWN); end_task(t, FAILED); grant[t] = UNKNOWN; end_stage(t, UNKNOWN)
+#endif
   :: else -> requeue(t)
   fi
 }
@@ -805,7 +873,7 @@ end_idle:
 
 #define ACTIVE(x) LIVE(job[newest[x]])
 #define PRESENT(x) (acts > 0 && !gone[x])
-#define RECONFIGURABLE(x) (PRESENT(x) && ACTIVE(x))
+#define RECONFIGURABLE(x) (PRESENT(x) && job[newest[x]] == QUEUED)
 #define RETRYABLE(x) (PRESENT(x) && !ACTIVE(x) && job[newest[x]] != SUCCEEDED)
 #define EDITABLE(x) (PRESENT(x) && !edited[x])
 
@@ -829,16 +897,20 @@ end_idle:
        PICK_MEME(x, PRESENT); acts--;
        close_active(x); current[x]++; edited[x] = false; open_revision(x, current[x]); x = 0
      }
-  :: atomic {                           /* another configuration, same picture */
+  :: atomic {                           /* another picture, and this one again before anything was made of that */
+       PICK_MEME(x, PRESENT); acts--;
+       close_active(x); open_automatic(x); x = 0
+     }
+  :: atomic {                           /* another configuration: the next revision may do what this one might */
        PICK_MEME(x, RECONFIGURABLE); acts--;
-       close_active(x); open_revision(x, current[x]); x = 0
+       close_active(x); open_revision(x, current[x]); asked[newest[x]] = asked[newest[x] - 1]; x = 0
      }
   :: atomic {                           /* explicit retry: a new revision, never the old job */
        PICK_MEME(x, RETRYABLE); acts--;
 #ifdef M_JOB_REVIVED
        assert(I10 || LIVE(job[newest[x]])); job[newest[x]] = QUEUED; x = 0
 #else
-       open_revision(x, current[x]); x = 0
+       open_revision(x, current[x]); asked[newest[x]] = true; x = 0
 #endif
      }
   :: atomic { PICK_MEME(x, EDITABLE); acts--; edited[x] = true; x = 0 }

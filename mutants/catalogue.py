@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mutants.fences import agent, claims, decisions, flow, settling, statements, stores, workers
+from mutants.fences import agent, claims, decisions, flow, handover, settling, statements, stores, workers
 from mutants.kinds import Mutant, Wall
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -11,6 +11,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *agent.MUTANTS,
     *settling.MUTANTS,
     *flow.MUTANTS,
+    *handover.MUTANTS,
     *workers.MUTANTS,
     *statements.MUTANTS,
     *stores.MUTANTS,

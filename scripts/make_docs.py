@@ -108,10 +108,13 @@ JOB: Final = Machine(
         (Job.QUEUED, Job.FAILED): "The picture was deleted or replaced (`target_changed`), the configuration changed"
         " (`configuration_changed`), or there is nothing to embed (`no_embeddable_text`).",
         (Job.QUEUED, Job.BLOCKED): "The operation policy denied the agent's operation; no task was created.",
+        (Job.QUEUED, Job.UNKNOWN): "An earlier call for this picture ended with an unknown outcome, also one that the"
+        " job waited for. It is not made again until a person retries the job.",
         (Job.RUNNING, Job.SUCCEEDED): "The stage's task succeeded; a job, when all three products are valid.",
         (Job.RUNNING, Job.FAILED): "The stage's task failed, or picture or configuration changed.",
         (Job.RUNNING, Job.BLOCKED): "The operation policy took its permission back before the call.",
-        (Job.RUNNING, Job.UNKNOWN): "The stage's task ended with an unknown outcome. A person decides what to do.",
+        (Job.RUNNING, Job.UNKNOWN): "The stage's task ended with an unknown outcome, or a job ends before the call that"
+        " must not be made again. A person decides what to do.",
     },
 )
 

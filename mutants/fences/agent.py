@@ -59,8 +59,8 @@ MUTANTS: Final = (
         breaks="I6",
         wrong="a second attempt begins while the lost one counts as running",
         file=_CLAIM,
-        before="            changed.append((lost.status, attempts.fail(lost, reason, now)))\n",
-        after="            changed.append((lost.status, lost if reason and now else lost))\n",
+        before="            changed.append((lost.status, attempts.fail(lost, reason, read.now)))\n",
+        after="            changed.append((lost.status, lost if reason else lost))\n",
         tests=_USECASES,
     ),
     Mutant(
@@ -104,8 +104,8 @@ MUTANTS: Final = (
         breaks="I10",
         wrong="a call is made for a job that is over",
         file=_CLAIM,
-        before="    return not same or job is None or not job.live\n",
-        after="    return not same or job is None\n",
+        before="    return not same or target.job_id not in owners\n",
+        after="    return not same or not target.job_id\n",
         tests=_USECASES,
     ),
     Mutant(
@@ -140,8 +140,8 @@ MUTANTS: Final = (
         breaks="I7",
         wrong="the policy's answer to commit is not looked at",
         file=_START,
-        before="    return answer if isinstance(answer, Denied) else None\n",
-        after="    return answer if isinstance(answer, Denied) and not answer.reason else None\n",
+        before="    return [answer if isinstance(answer, Denied) else None for answer in answers]\n",
+        after="    return [None for _ in answers]\n",
         tests=_USECASES,
     ),
     Mutant(
@@ -149,8 +149,8 @@ MUTANTS: Final = (
         breaks="I7",
         wrong="a call is made that the policy did not commit",
         file=_START,
-        before="    answers = await asyncio.gather(*(_commit(deployment, held, requests, e) for e in waiting))\n",
-        after="    answers = [None for e in waiting if held or requests]\n",
+        before="    answers = await _commit(deployment, waiting)\n",
+        after="    answers = [None for _ in waiting]\n",
         tests=_USECASES,
     ),
     Mutant(

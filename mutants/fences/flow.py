@@ -51,8 +51,8 @@ MUTANTS: Final = (
         breaks="I8",
         wrong="every ask for one agent task is another request to the policy",
         file=_ADVANCE,
-        before='    key = f"{job.job_id}:{Stage.AGENT}"\n',
-        after='    key = f"{job.job_id}:{Stage.AGENT}:{job.lease.generation}"\n',
+        before='    key = f"{made_for.job_id}:{Stage.AGENT}"\n',
+        after='    key = f"{made_for.job_id}:{Stage.AGENT}:{type(made_for).__name__}"\n',
         tests=_USECASES,
     ),
     Mutant(
@@ -267,8 +267,18 @@ MUTANTS: Final = (
         breaks="I7",
         wrong="a policy that raises when asked for a reservation counts as one that grants",
         file=_PERMISSION,
-        before='        log.exception("the operation policy failed to acquire")\n        return _unavailable(error)\n',
-        after='        log.exception("the operation policy failed to acquire")\n        return Granted(str(error))\n',
+        before=(
+            "            return _parsed(await policy.acquire(request))\n"
+            "    except Exception as error:\n"
+            '        log.exception("the operation policy failed to acquire")\n'
+            "        return _unavailable(error)\n"
+        ),
+        after=(
+            "            return _parsed(await policy.acquire(request))\n"
+            "    except Exception as error:\n"
+            '        log.exception("the operation policy failed to acquire")\n'
+            "        return Granted(str(error))\n"
+        ),
         tests=(_JOBS,),
     ),
     Mutant(

@@ -7,6 +7,10 @@ from mutants.kinds import Mutant
 _SETTLE: Final = "src/imgproc_domain/usecases/settle.py"
 _RECOVER: Final = "src/imgproc_domain/usecases/recover.py"
 
+_SUBMIT: Final = "src/imgproc_domain/usecases/submit.py"
+_ADVANCE: Final = "src/imgproc_domain/usecases/advance.py"
+
+_UNDECIDED: Final = ("tests/unit/adapters/memory/test_contracts.py::TestUndecided",)
 _USECASES: Final = (
     "tests/unit/usecases/test_fences.py",
     "tests/unit/usecases/test_interleavings.py",
@@ -26,7 +30,8 @@ MUTANTS: Final = (
             "    last = await tx.attempts.last(tasks.keys())\n"
             "    batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})\n"
             "    batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target})\n"
-            "    batch.contexts = await tx.contexts.get(batch.memes.keys())\n"
+            "    described = {t.target.meme_id for t in tasks.values() if t.target and t.stage is not Stage.VISUAL}\n"
+            "    batch.contexts = await tx.contexts.get(described)\n"
             "    now = await tx.now()\n"
         ),
         after=(
@@ -35,7 +40,8 @@ MUTANTS: Final = (
             "    last = await tx.attempts.last(tasks.keys())\n"
             "    batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})\n"
             "    batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target})\n"
-            "    batch.contexts = await tx.contexts.get(batch.memes.keys())\n"
+            "    described = {t.target.meme_id for t in tasks.values() if t.target and t.stage is not Stage.VISUAL}\n"
+            "    batch.contexts = await tx.contexts.get(described)\n"
         ),
         tests=_USECASES,
     ),
@@ -129,8 +135,8 @@ MUTANTS: Final = (
         breaks="I10",
         wrong="a stage of a job that is over is ended once more",
         file=_SETTLE,
-        before="        if not job.live or task.stage is None or job",
-        after="        if task.stage is None or job",
+        before="    return task if ours and job.live else None\n",
+        after="    return task if ours else None\n",
         tests=_USECASES,
     ),
     Mutant(
@@ -138,9 +144,45 @@ MUTANTS: Final = (
         breaks="I11",
         wrong="a stage ends with a task that is not its own",
         file=_SETTLE,
-        before=" or task.stage is None or job.stage(task.stage).task_id != task.task_id:\n",
-        after=" or task.stage is None:\n",
+        before=" and task.stage is not None and job.stage(task.stage).task_id == task.task_id\n",
+        after=" and task.stage is not None\n",
         tests=_USECASES,
+    ),
+    Mutant(
+        name="WAITING_JOB_CALLS_AGAIN",
+        breaks="I9",
+        wrong="a job that waited for a call that became unknown makes it again",
+        file=_SETTLE,
+        before="    return jobs.withhold(job, undecided.get(PictureVersion.of(job)))\n",
+        after="    return jobs.withhold(job, None)\n",
+        tests=_UNDECIDED,
+    ),
+    Mutant(
+        name="PUT_BACK_CALLS_AGAIN",
+        breaks="I9",
+        wrong="a picture that is put back opens a job that repeats its unknown call",
+        file=_SUBMIT,
+        before="    plan.open(jobs.withhold(job, withheld))\n",
+        after="    plan.open(job)\n",
+        tests=_UNDECIDED,
+    ),
+    Mutant(
+        name="SUCCESSOR_CALLS_AGAIN",
+        breaks="I9",
+        wrong="an upload under another configuration closes a job whose call is withheld, and its successor calls",
+        file=_SUBMIT,
+        before="        elif verdict.closes.withheld is not None:\n",
+        after="        elif verdict.closes.withheld is None:\n",
+        tests=_UNDECIDED,
+    ),
+    Mutant(
+        name="RENEWAL_CALLS_AGAIN",
+        breaks="I9",
+        wrong="a job whose call is withheld is renewed for its configuration, and calls",
+        file=_ADVANCE,
+        before="            plan.open(jobs.withhold(following, job.withheld))\n",
+        after="            plan.open(following)\n",
+        tests=_UNDECIDED,
     ),
     Mutant(
         name="UNKNOWN_BECOMES_VALID",

@@ -170,8 +170,8 @@ MUTANTS: Final = (
         breaks="I4",
         wrong="nobody looks whether a task that is saved was still there",
         file=_CLAIMS,
-        before="if tasks and await self._session.run(SAVE_TASKS, **task_state(tasks)) != len(tasks):",
-        after="if tasks and await self._session.run(SAVE_TASKS, **task_state(tasks)) < 0:",
+        before="if await self._session.run(SAVE_TASKS, **task_state(tasks)) != len(tasks):",
+        after="if await self._session.run(SAVE_TASKS, **task_state(tasks)) < 0:",
         tests=(f"{_CLAIM_TESTS}::test_a_task_that_does_not_exist_cannot_be_saved",),
     ),
     Mutant(
@@ -278,8 +278,8 @@ MUTANTS: Final = (
         breaks="I18",
         wrong="a late claim frees the slot of the present one",
         file=_LANES,
-        before="            ON s.task_id = g.task_id AND s.generation = g.generation\n",
-        after="            ON s.task_id = g.task_id\n",
+        before="          AND generation = (%(generation)s)[array_position(%(ids)s, task_id)]\n",
+        after="",
         tests=(f"{_SLOT_TESTS}::test_a_slot_is_freed_by_its_own_claim_alone",),
     ),
     Mutant(
@@ -287,8 +287,8 @@ MUTANTS: Final = (
         breaks="I1",
         wrong="a claim of another scope frees a slot",
         file=_LANES,
-        before="        WHERE s.lane = %(lane)s AND s.scope_id = %(scope)s\n",
-        after="        WHERE s.lane = %(lane)s\n",
+        before="        WHERE lane = %(lane)s AND scope_id = %(scope)s AND task_id = ANY (%(ids)s)\n          AND generation",
+        after="        WHERE lane = %(lane)s AND task_id = ANY (%(ids)s)\n          AND generation",
         tests=(f"{_SLOT_TESTS}::test_a_slot_is_freed_by_its_own_claim_alone",),
     ),
     Mutant(

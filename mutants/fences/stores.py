@@ -9,6 +9,7 @@ _SESSION: Final = "src/imgproc_adapters/postgres/session.py"
 _EXECUTION: Final = "src/imgproc_adapters/postgres/execution.py"
 _PROCESSING: Final = "src/imgproc_adapters/postgres/processing.py"
 _SQL: Final = "src/imgproc_adapters/postgres/processing_sql.py"
+_STAGES: Final = "src/imgproc_adapters/postgres/stages.py"
 _VECTORS: Final = "src/imgproc_adapters/postgres/vectors.py"
 _LIBRARY: Final = "src/imgproc_adapters/postgres/library.py"
 _QUOTA: Final = "src/imgproc_adapters/policy/quota.py"
@@ -110,8 +111,8 @@ MUTANTS: Final = (
         breaks="I7",
         wrong="nobody looks whether a grant that is saved was still there",
         file=_EXECUTION,
-        before="self._session.run(_SAVE_GRANTS, **grant_arrays(grants)) != len(grants):",
-        after="self._session.run(_SAVE_GRANTS, **grant_arrays(grants)) < 0:",
+        before="self._session.run(_SAVE_GRANTS, **grant_state(grants)) != len(grants):",
+        after="self._session.run(_SAVE_GRANTS, **grant_state(grants)) < 0:",
         tests=(_SWALLOWED,),
     ),
     Mutant(
@@ -145,9 +146,9 @@ MUTANTS: Final = (
         name="STAGE_SAVED_IN_ANY_SCOPE",
         breaks="I1",
         wrong="a stage is written in all scopes",
-        file=_SQL,
-        before="    WHERE s.scope_id = %(scope)s AND s.job_id = n.job_id AND",
-        after="    WHERE s.job_id = n.job_id AND",
+        file=_STAGES,
+        before="    WHERE s.scope_id = %(scope)s AND s.job_id = ANY (%(ids)s) AND s.stage = %(stage)s\n",
+        after="    WHERE s.job_id = ANY (%(ids)s) AND s.stage = %(stage)s\n",
         tests=(f"{_UNTOUCHED}[_open_a_stage]",),
     ),
     Mutant(
@@ -182,9 +183,26 @@ MUTANTS: Final = (
         breaks="I10",
         wrong="a meme's first revision counts as its newest",
         file=_SQL,
-        before='        ORDER BY revision DESC LIMIT 1\n    ) j\n    """,\n    job=JOB,\n',
-        after='        ORDER BY revision LIMIT 1\n    ) j\n    """,\n    job=JOB,\n',
+        before=(
+            "        WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id AND revision >= 1\n"
+            '        ORDER BY revision DESC LIMIT 1\n    ) j\n    """,\n    job=JOB,\n'
+        ),
+        after=(
+            "        WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id AND revision >= 1\n"
+            '        ORDER BY revision LIMIT 1\n    ) j\n    """,\n    job=JOB,\n'
+        ),
         tests=(f"{_CONTRACTS}::TestJobs::test_the_newest_job_is_that_of_the_highest_revision_whether_active_or_not",),
+    ),
+    Mutant(
+        name="FIRST_CALL_IS_LAST",
+        breaks="I9",
+        wrong="the first task of a picture counts as its last, so that a later unknown call is not seen",
+        file=_SQL,
+        before="        ORDER BY j.revision DESC LIMIT 1\n    ) made\n",
+        after="        ORDER BY j.revision LIMIT 1\n    ) made\n",
+        tests=(
+            f"{_CONTRACTS}::TestTasks::test_the_last_agent_task_of_a_picture_version_is_that_of_its_highest_revision",
+        ),
     ),
     Mutant(
         name="JOB_SAVED_NOWHERE",

@@ -34,8 +34,8 @@ MUTANTS: Final = (
         breaks="I18",
         wrong="a lane claims as if nothing were running in it",
         file=_LANE,
-        before="        free = self._limit - self.busy\n",
-        after="        free = self._limit\n",
+        before="        return len(self._running) + self._kept\n",
+        after="        return self._kept\n",
         tests=_WORKER_TESTS,
     ),
     Mutant(

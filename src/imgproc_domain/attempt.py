@@ -4,12 +4,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from imgproc_domain.diagnosis import Diagnosis
 from imgproc_domain.ids import AttemptId, Sha256, TaskId
 from imgproc_domain.machine import Edges, live, move
 from imgproc_domain.scope import Scope
+from imgproc_domain.values import evolve
 
 
 class AttemptStatus(StrEnum):
@@ -45,7 +46,7 @@ class Replay(StrEnum):
     """Nothing can be proven: unknown stays unknown."""
 
 
-@frozen
+@frozen(slots=False)
 class Attempt:
     """One row of ``task_attempts``; ``generation`` is the claim it now belongs to.
 

@@ -10,7 +10,7 @@ from imgproc_domain.ids import JobId, TaskId, WorkerId
 from imgproc_domain.scope import Scope
 
 
-@frozen
+@frozen(slots=False)
 class Claim:
     """The right to write back one task: travels whole, never as loose arguments."""
 
@@ -20,7 +20,7 @@ class Claim:
     generation: int
 
 
-@frozen
+@frozen(slots=False)
 class JobClaim:
     """The right to reconcile one job: the same primitive as `Claim`, over jobs."""
 
@@ -30,7 +30,7 @@ class JobClaim:
     generation: int
 
 
-@frozen
+@frozen(slots=False)
 class Lease:
     """The claim columns of a row. Without an owner nobody holds it; the generation never falls."""
 

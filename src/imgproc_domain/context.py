@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from attrs import field, frozen
@@ -80,7 +81,7 @@ def _references(raw: Iterable[Reference]) -> tuple[Reference, ...]:
     return tuple(raw)[:LIST_LIMIT]
 
 
-@frozen
+@frozen(slots=False)
 class Description:
     """The structured description of a meme. Every text is cleaned and bounded on construction."""
 
@@ -114,6 +115,10 @@ class Description:
 
     def metadata_hash(self) -> Sha256 | None:
         """Return the hash of the embeddable text, or None if there is nothing to embed."""
+        return self._metadata_hash
+
+    @cached_property
+    def _metadata_hash(self) -> Sha256 | None:
         text = self.embeddable_text()
         return Sha256.of(SCHEMA_VERSION, text) if text else None
 
@@ -140,7 +145,7 @@ class Provenance:
     usage: Usage | None = None
 
 
-@frozen
+@frozen(slots=False)
 class Context:
     """The current context of a meme. ``revision`` rises with every write and guards edits against lost updates."""
 

@@ -4,12 +4,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from imgproc_domain.ids import GrantId, JobId, TaskId
 from imgproc_domain.machine import Edges, live, move
 from imgproc_domain.policy import Operation
 from imgproc_domain.scope import Scope
+from imgproc_domain.values import evolve
 
 
 class GrantStatus(StrEnum):
@@ -28,7 +29,7 @@ EDGES: Final[Edges[GrantStatus]] = {
 LIVE: Final = live(EDGES)
 
 
-@frozen
+@frozen(slots=False)
 class Grant:
     """One row of ``operation_grants``: associated with exactly one task for ever.
 

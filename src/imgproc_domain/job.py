@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from imgproc_domain.claim import UNCLAIMED, JobClaim, Lease
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
@@ -14,6 +14,7 @@ from imgproc_domain.machine import Edges, live, move
 from imgproc_domain.policy import Denied
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import STAGES, ReverseImagePolicy, Stage
+from imgproc_domain.values import evolve
 
 
 class JobStatus(StrEnum):
@@ -30,7 +31,7 @@ class JobStatus(StrEnum):
 _S = JobStatus
 
 EDGES: Final[Edges[JobStatus]] = {
-    _S.QUEUED: frozenset({_S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.BLOCKED}),
+    _S.QUEUED: frozenset({_S.RUNNING, _S.SUCCEEDED, _S.FAILED, _S.BLOCKED, _S.UNKNOWN}),
     _S.RUNNING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.BLOCKED, _S.UNKNOWN}),
     _S.SUCCEEDED: frozenset(),
     _S.FAILED: frozenset(),
@@ -41,9 +42,12 @@ LIVE: Final = live(EDGES)
 RETRYABLE: Final = frozenset({_S.FAILED, _S.BLOCKED, _S.UNKNOWN})
 
 
-@frozen
+@frozen(slots=False)
 class StageState:
-    """One row of ``image_processing_stages``: ``queued`` until it is opened, ``running`` while its task is live."""
+    """One row of ``image_processing_stages``: ``queued`` until it is opened, ``running`` while its task is live.
+
+    A queued stage with an ``error`` is not to be opened: see `withhold`.
+    """
 
     stage: Stage
     status: JobStatus = JobStatus.QUEUED
@@ -53,7 +57,7 @@ class StageState:
     retry_at: datetime | None = None
 
 
-@frozen
+@frozen(slots=False)
 class Job:
     """One row of ``image_processing_jobs`` with its three stages, in order.
 
@@ -97,6 +101,12 @@ class Job:
         """The share of stages that succeeded, from 0 to 1."""
         return sum(s.status is JobStatus.SUCCEEDED for s in self.stages) / len(self.stages)
 
+    @property
+    def withheld(self) -> Diagnosis | None:
+        """Why the agent must not be called for this job, whose agent stage is still to come; None if it may be."""
+        state = self.stage(Stage.AGENT)
+        return state.error if state.status is JobStatus.QUEUED else None
+
     def stage(self, stage: Stage) -> StageState:
         return self.stages[STAGES.index(stage)]
 
@@ -110,8 +120,21 @@ def reuse(job: Job, stages: Iterable[Stage]) -> Job:
     for stage in stages:
         if job.stage(stage).status in LIVE:
             state = job.stage(stage)
-            job = _with(job, evolve(state, status=move(EDGES, state.status, JobStatus.SUCCEEDED), reused=True))
+            status = move(EDGES, state.status, JobStatus.SUCCEEDED)
+            job = _with(job, evolve(state, status=status, reused=True, error=None))
     return job
+
+
+def withhold(job: Job, diagnosis: Diagnosis | None) -> Job:
+    """Let the queued agent stage end with this diagnosis, instead of a call, when the job comes to it.
+
+    What a person has written until then is reused all the same. None leaves the job as it is.
+    """
+    if diagnosis is None:
+        return job
+    state = job.stage(Stage.AGENT)
+    assert state.status is JobStatus.QUEUED, "a stage that was opened has its call"
+    return _with(job, evolve(state, error=diagnosis))
 
 
 def open_stage(job: Job, stage: Stage, task_id: TaskId, now: datetime) -> Job:

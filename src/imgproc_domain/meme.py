@@ -17,7 +17,7 @@ def parse_filename(raw: str | None) -> str:
     return clean(last, FILENAME_LIMIT).replace("\n", " ").replace("\t", " ") or "picture"
 
 
-@frozen
+@frozen(slots=False)
 class Picture:
     """The bytes of one version of a meme, as the decoder saw them.
 
@@ -34,7 +34,7 @@ class Picture:
     storage_key: str
 
 
-@frozen
+@frozen(slots=False)
 class Meme:
     scope: Scope
     meme_id: MemeId

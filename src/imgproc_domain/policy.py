@@ -4,8 +4,9 @@ import hashlib
 import json
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
-from attrs import asdict, field, frozen
+from attrs import field, frozen
 
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode, bounded
 from imgproc_domain.scope import Scope
@@ -26,7 +27,7 @@ class DenialReason(StrEnum):
     UNAVAILABLE = ErrorCode.OPERATION_POLICY_UNAVAILABLE.value
 
 
-@frozen
+@frozen(slots=False)
 class OperationRequest:
     """One logical request. The key makes acquire idempotent; the fingerprint says whether it is the same request."""
 
@@ -39,10 +40,11 @@ class OperationRequest:
     input_digest: str
     units: int = 1
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over every field: a key that comes back with another fingerprint is refused."""
-        canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        fields = {name: value for name, value in vars(self).items() if name != "fingerprint"}
+        canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 

@@ -38,7 +38,7 @@ class TextProduct:
 Product = VisualProduct | ContextProduct | TextProduct
 
 
-@frozen
+@frozen(slots=False)
 class VisualStamp:
     """The key of a stored visual vector."""
 
@@ -47,7 +47,7 @@ class VisualStamp:
     dimension: int
 
 
-@frozen
+@frozen(slots=False)
 class TextStamp:
     """The key of a stored text vector."""
 
@@ -57,7 +57,7 @@ class TextStamp:
     dimension: int
 
 
-@frozen
+@frozen(slots=False)
 class Products:
     """What is stored for one meme: every stamp, and the current context."""
 

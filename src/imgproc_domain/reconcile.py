@@ -11,7 +11,7 @@ from imgproc_domain.stage import STAGES, Stage
 from imgproc_domain.validity import first_stale_stage
 
 
-@frozen
+@frozen(slots=False)
 class Facts:
     """What a reconcile reads, all under the locks of the meme and the job.
 
@@ -100,6 +100,8 @@ def _advance(facts: Facts, stale: Stage) -> Decision:
     if state.status is JobStatus.SUCCEEDED:
         message = f"the product of the {stale} stage was replaced after the stage had succeeded"
         return Renew(Diagnosis(ErrorCode.TARGET_CHANGED, message))
+    if stale is Stage.AGENT and facts.job.withheld is not None:
+        return FailStage(stale, reused, facts.job.withheld)
     if facts.busy:
         return Nothing() if state.status is JobStatus.RUNNING else AwaitTask()
     if stale is Stage.TEXT and facts.products.context and facts.products.context.metadata_hash is None:

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from imgproc_domain import attempt as attempts
 from imgproc_domain import task as tasks
@@ -28,9 +28,10 @@ from imgproc_domain.outcome import (
 from imgproc_domain.product import ContextProduct, Product, TextProduct
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.task import Task, TaskStatus
+from imgproc_domain.values import evolve
 
 
-@frozen
+@frozen(slots=False)
 class Settling:
     """A worker's wish to write back. ``attempt_id`` is None for maintenance tasks, which have no attempts."""
 
@@ -39,7 +40,7 @@ class Settling:
     outcome: Outcome
 
 
-@frozen
+@frozen(slots=False)
 class Locked:
     """The rows of one settling: task, attempt and meme locked in that order; the context is guarded by its meme."""
 
@@ -57,7 +58,7 @@ class GrantFate(StrEnum):
     UNKNOWN = "unknown"
 
 
-@frozen
+@frozen(slots=False)
 class Settled:
     """What one transaction writes. ``product`` is None where nothing may be stored."""
 

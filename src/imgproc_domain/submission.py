@@ -8,6 +8,7 @@ from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.ids import MemeId, Sha256
 from imgproc_domain.job import Job, JobStatus
 from imgproc_domain.stage import ReverseImagePolicy, Stage
+from imgproc_domain.task import Task
 
 
 class Mode(StrEnum):
@@ -61,18 +62,41 @@ class NewRevision:
 Verdict = Reuse | Conflict | NewRevision
 
 
-def decide(newest: Job | None, wanted: Signature, mode: Mode, *, all_valid: bool) -> Verdict:
-    """Apply the table to the meme's newest job. ``all_valid``: all three products are valid under ``wanted``."""
+def decide(newest: Job | None, wanted: Signature, mode: Mode, *, all_valid: bool, tried: Job | None = None) -> Verdict:
+    """Apply the table to the meme's newest job. ``all_valid``: all three products are valid under ``wanted``.
+
+    ``tried`` is the newest job of the wanted target where that is another one: see `asks_for_tried`.
+    """
     if newest is None:
         return NewRevision(1)
     if newest.live:
         return _active(newest, wanted)
-    same = Signature(newest.image_sha256, newest.reverse_image_policy, newest.config_fingerprint) == wanted
-    if not same and not (mode is Mode.AUTOMATIC and _is_undecided(newest, wanted)):
-        return NewRevision(newest.revision + 1)
-    if newest.status is JobStatus.SUCCEEDED:
-        return Reuse(newest) if all_valid else NewRevision(newest.revision + 1)
-    return Reuse(newest) if mode is Mode.AUTOMATIC else NewRevision(newest.revision + 1)
+    following = NewRevision(newest.revision + 1)
+    last = newest if tried is None else tried
+    same = Signature(last.image_sha256, last.reverse_image_policy, last.config_fingerprint) == wanted
+    if not same and not (mode is Mode.AUTOMATIC and _is_undecided(last, wanted)):
+        return following
+    if last.status is JobStatus.SUCCEEDED:
+        return Reuse(newest) if all_valid and last is newest else following
+    return Reuse(last) if mode is Mode.AUTOMATIC else following
+
+
+def asks_for_tried(newest: Job | None, sha256: Sha256, policy: ReverseImagePolicy, mode: Mode) -> bool:
+    """Whether an earlier job of the same picture may answer: the newest one is over and of another policy.
+
+    A job from before the picture was replaced does not: a person put this picture back, and wants it processed.
+    """
+    if newest is None or newest.live or mode is Mode.EXPLICIT:
+        return False
+    return newest.image_sha256 == sha256 and newest.reverse_image_policy is not policy
+
+
+def why_withheld(last: Task | None) -> Diagnosis | None:
+    """Return why no job that nobody asked for may call the agent behind ``last``, its target's newest agent task."""
+    if last is None or last.error is None or last.error.code is not ErrorCode.UNKNOWN_EXECUTION:
+        return None
+    message = f"nobody knows how an earlier call for this picture ended, task {last.task_id}: retry it to call again"
+    return Diagnosis(ErrorCode.UNKNOWN_EXECUTION, message)
 
 
 def _is_undecided(job: Job, wanted: Signature) -> bool:

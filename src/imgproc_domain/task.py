@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from imgproc_domain.claim import UNCLAIMED, Claim, Fence, Lease, drop, revoke, take, why_not_current
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
@@ -13,6 +13,7 @@ from imgproc_domain.machine import Edges, live, move
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import LANE_OF, STAGE_OF, Lane, ReverseImagePolicy, Stage, TaskType
+from imgproc_domain.values import evolve
 
 
 class TaskStatus(StrEnum):
@@ -31,7 +32,7 @@ EDGES: Final[Edges[TaskStatus]] = {
 LIVE: Final = live(EDGES)
 
 
-@frozen
+@frozen(slots=False)
 class Target:
     """Which picture version a leaf task works on, under which job. Maintenance tasks have none."""
 
@@ -42,7 +43,7 @@ class Target:
     reverse_image_policy: ReverseImagePolicy
 
 
-@frozen
+@frozen(slots=False)
 class Task:
     """One row of ``tasks``. Times are the database's; ``failures`` counts definite transient answers."""
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ from imgproc_domain.scope import Scope
 
 STALE_AFTER: Final = timedelta(hours=1)
 
-_STAGING: Final = "staging"
+STAGING: Final = "staging"
 _OBJECTS: Final = "objects"
 _KEY: Final = re.compile(r"([0-9a-f]{32})/([0-9a-f]{64})")
 
@@ -43,10 +44,10 @@ class LocalBlobStore:
         The only part that blocks: made once, at the start.
         """
         self._root = root
-        self._staging = root / _STAGING
+        self._staging = root / STAGING
         root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         with opened_folder(os.fspath(root)) as folder:
-            make_folder(_STAGING, folder)
+            make_folder(STAGING, folder)
             make_folder(_OBJECTS, folder)
         self._remove_stale(time.time() - stale_after.total_seconds())
 
@@ -73,12 +74,13 @@ class LocalBlobStore:
 
     def path(self, scope: Scope, storage_key: str) -> Path:
         folder, digest = _parse(scope, storage_key)
-        path = self._root / _OBJECTS
+        path = f"{self._root}{os.sep}{_OBJECTS}"
         for part in (folder, digest[:2], digest):
-            path /= part
-            if path.is_symlink():
+            path = f"{path}{os.sep}{part}"
+            # strings, because this is asked for every call of a model
+            if os.path.islink(path):  # noqa: PTH114
                 raise InvalidValue("a storage key leads through a link")
-        return path
+        return Path(path)
 
     async def remove(self, scope: Scope, storage_key: str) -> None:
         await in_thread(self.path(scope, storage_key).unlink, missing_ok=True)
@@ -130,6 +132,7 @@ def _is_file(name: str, folder: int) -> bool:
         return False
 
 
+@lru_cache(maxsize=4096)
 def _folder_of(scope: Scope) -> str:
     return hashlib.sha256(scope.encode()).hexdigest()[:32]
 

@@ -69,6 +69,9 @@ class MemoryGrants:
         found = (grant for grant in self._session.rows(GRANTS) if grant.operation is operation)
         return {grant.logical_request_key: grant for grant in found if grant.logical_request_key in wanted}
 
+    async def get(self, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
+        return self._session.pick(GRANTS, grant_ids)
+
     async def lock(self, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
         return await self._session.lock(GRANTS, sorted(set(grant_ids)))
 

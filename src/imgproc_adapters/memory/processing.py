@@ -11,7 +11,7 @@ from imgproc_adapters.memory.schema import JOBS, MEMES, TASKS
 from imgproc_adapters.memory.session import Session
 from imgproc_domain.ids import JobId, MemeId, TaskId
 from imgproc_domain.job import Job, JobStatus
-from imgproc_domain.ports.processing import JobPage, TaskPage
+from imgproc_domain.ports.processing import JobPage, PictureVersion, TaskPage
 from imgproc_domain.stage import Stage, TaskType
 from imgproc_domain.task import Task, TaskStatus
 
@@ -46,9 +46,17 @@ class MemoryJobs:
         wanted = set(meme_ids)
         return {meme_id: job for meme_id, job in self._newest().items() if meme_id in wanted}
 
+    async def newest_of(self, versions: Collection[PictureVersion]) -> Mapping[PictureVersion, Job]:
+        wanted = set(versions)
+        jobs = sorted(self._session.rows(JOBS), key=lambda job: job.revision)
+        return {PictureVersion.of(job): job for job in jobs if PictureVersion.of(job) in wanted}
+
     async def active(self, meme_ids: Collection[MemeId]) -> Mapping[MemeId, JobId]:
         wanted = set(meme_ids)
         return {job.meme_id: job.job_id for job in self._session.rows(JOBS) if job.live and job.meme_id in wanted}
+
+    async def live(self, ids: Collection[JobId]) -> Collection[JobId]:
+        return {job_id for job_id, job in self._session.pick(JOBS, ids).items() if job.live}
 
     async def save(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -93,7 +101,7 @@ class MemoryTasks:
     async def add(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             assert task.scope == self._session.scope, "I1: a transaction writes one scope"
-            assert task.status is TaskStatus.QUEUED, "a task begins as queued"
+            assert task.live, "a task begins as queued, or as running for the worker that opens it"
             await self._session.insert(TASKS, task)
 
     async def get(self, ids: Collection[TaskId]) -> Mapping[TaskId, Task]:
@@ -102,6 +110,13 @@ class MemoryTasks:
     async def busy(self, meme_ids: Collection[MemeId]) -> Sequence[Task]:
         wanted = set(meme_ids)
         return [t for t in self._session.rows(TASKS) if t.live and t.target is not None and t.target.meme_id in wanted]
+
+    async def last_agents(self, versions: Collection[PictureVersion]) -> Mapping[PictureVersion, Task]:
+        wanted = set(versions)
+        jobs = sorted(self._session.rows(JOBS), key=lambda job: job.revision)
+        last = {PictureVersion.of(job): task_id for job in jobs if (task_id := job.stage(Stage.AGENT).task_id)}
+        tasks = self._session.pick(TASKS, last.values())
+        return {version: tasks[task_id] for version, task_id in last.items() if version in wanted}
 
     async def page(
         self,

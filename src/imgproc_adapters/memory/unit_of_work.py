@@ -16,6 +16,7 @@ from imgproc_adapters.memory.execution import MemoryAttempts, MemoryGrants, Memo
 from imgproc_adapters.memory.generations import MemoryGenerations
 from imgproc_adapters.memory.library import MemoryContexts, MemoryMemes, MemoryProducts, MemorySearch
 from imgproc_adapters.memory.processing import MemoryJobs, MemoryTasks
+from imgproc_adapters.memory.retention import MemoryRetention
 from imgproc_adapters.memory.session import Session
 from imgproc_adapters.memory.store import MemoryStore
 from imgproc_domain.ports.unit_of_work import Transaction
@@ -42,6 +43,7 @@ class MemoryTransaction:
         self.search = MemorySearch(session)
         self.generations = MemoryGenerations(session)
         self.configuration = MemoryConfiguration(session)
+        self.retention = MemoryRetention(session)
         self.bell = MemoryBell(session)
 
     @property

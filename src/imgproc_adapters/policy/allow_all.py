@@ -16,9 +16,15 @@ class AllowAllPolicy:
         return None
 
     async def acquire(self, request: OperationRequest) -> Decision:
-        return Granted(_reservation(request))
+        return self.acquire_now(request)
 
     async def commit(self, request: OperationRequest, reservation: str) -> Decision:
+        return self.commit_now(request, reservation)
+
+    def acquire_now(self, request: OperationRequest) -> Decision:
+        return Granted(_reservation(request))
+
+    def commit_now(self, request: OperationRequest, reservation: str) -> Decision:
         if reservation != _reservation(request):
             return Denied(DenialReason.FORBIDDEN, "the reservation belongs to another request")
         return Granted(reservation)

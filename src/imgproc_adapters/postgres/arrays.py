@@ -5,7 +5,7 @@ statement to prepare. These lists know their type, and encode about three times 
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, Self
 from uuid import UUID
@@ -64,26 +64,50 @@ class Halves(list[Half]):
     """Travels as ``halfvec[]``."""
 
 
+def _sized(encoded: bytes) -> bytes:
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
 class _ArrayDumper(Dumper):
     """Encodes a flat array in PostgreSQL's binary format: a head, one dimension, then length and bytes an element."""
 
     format = Format.BINARY
     element: ClassVar[int]
 
-    def dump(self, obj: Iterable[Any]) -> Buffer:
-        encoded = [None if item is None else self.encode(item) for item in obj]
-        if not encoded:
+    def dump(self, obj: Collection[Any]) -> Buffer:
+        if not obj:
             return _HEAD.pack(0, 0, self.element)
-        parts = [_HEAD.pack(1, None in encoded, self.element), _DIMENSION.pack(len(encoded), 1)]
-        for item in encoded:
-            parts += (_NULL,) if item is None else (_LENGTH.pack(len(item)), item)
-        return b"".join(parts)
+        # the flag says that there may be NULLs: the server counts them itself
+        head = _HEAD.pack(1, 1, self.element) + _DIMENSION.pack(len(obj), 1)
+        return head + b"".join(self.encoded(obj))
+
+    def encoded(self, items: Collection[Any]) -> Iterable[bytes]:
+        return [_NULL if item is None else _sized(self.encode(item)) for item in items]
 
     def encode(self, item: Any) -> bytes:
         raise NotImplementedError
 
 
-class _TextsDumper(_ArrayDumper):
+class _Encoded(dict[Any, bytes]):
+    """Elements with their length in front, encoded when they are first met."""
+
+    def __init__(self, encode: Callable[[Any], bytes]) -> None:
+        super().__init__({None: _NULL})
+        self._encode = encode
+
+    def __missing__(self, item: Any) -> bytes:
+        encoded = self[item] = _sized(self._encode(item))
+        return encoded
+
+
+class _RepeatingDumper(_ArrayDumper):
+    """For columns whose values are few: statuses, times of one transaction, numbers, names."""
+
+    def encoded(self, items: Collection[Any]) -> Iterable[bytes]:
+        return map(_Encoded(self.encode).__getitem__, items)
+
+
+class _TextsDumper(_RepeatingDumper):
     oid = 1009
     element = 25
 
@@ -99,7 +123,7 @@ class _UuidsDumper(_ArrayDumper):
         return item.bytes
 
 
-class _IntsDumper(_ArrayDumper):
+class _IntsDumper(_RepeatingDumper):
     oid = 1007
     element = 23
 
@@ -107,7 +131,7 @@ class _IntsDumper(_ArrayDumper):
         return _INT4.pack(item)
 
 
-class _BoolsDumper(_ArrayDumper):
+class _BoolsDumper(_RepeatingDumper):
     oid = 1000
     element = 16
 
@@ -115,7 +139,7 @@ class _BoolsDumper(_ArrayDumper):
         return b"\x01" if item else b"\x00"
 
 
-class _TimesDumper(_ArrayDumper):
+class _TimesDumper(_RepeatingDumper):
     oid = 1185
     element = 1184
 

@@ -14,9 +14,10 @@ from datetime import timedelta
 from typing import Final
 
 from imgproc_adapters.postgres.arrays import Texts, Uuids
+from imgproc_adapters.postgres.changes import Change, alike, update
 from imgproc_adapters.postgres.processing_sql import SAVE_TASKS
-from imgproc_adapters.postgres.rows import JOB, TASK, task_of, task_state
-from imgproc_adapters.postgres.session import Session, Sql, statement
+from imgproc_adapters.postgres.rows import JOB, TASK, TASK_COLUMNS, task_of, task_state
+from imgproc_adapters.postgres.session import Row, Session, Sql, statement
 from imgproc_adapters.postgres.stages import with_stages
 from imgproc_domain.claim import Claim, JobClaim, why_not_current
 from imgproc_domain.ids import JobId, TaskId, WorkerId
@@ -113,23 +114,41 @@ class PostgresClaims:
 
     async def claim(self, task_type: TaskType, limit: int, owner: WorkerId, lease: timedelta) -> Sequence[Task]:
         rows = await self._session.rows(_CLAIM[task_type], limit=limit, owner=owner, lease=lease)
-        tasks = [task_of(self._session.scope, row) for row in rows]
-        return sorted(tasks, key=lambda task: (task.available_at, task.task_id))
+        return sorted(self._read(rows), key=lambda task: (task.available_at, task.task_id))
 
     async def lock(self, claims: Collection[Claim]) -> Mapping[TaskId, Task]:
         ids = Uuids({claim.task_id for claim in claims if claim.scope == self._session.scope})
         if not ids:
             return {}
-        tasks = (task_of(self._session.scope, row) for row in await self._session.rows(_LOCK, ids=ids))
-        return {task.task_id: task for task in tasks}
+        return {task.task_id: task for task in self._read(await self._session.rows(_LOCK, ids=ids))}
 
     async def lock_expired(self, task_types: Collection[TaskType], limit: int) -> Sequence[Task]:
         rows = await self._session.rows(_LOCK_EXPIRED, types=Texts(task_types), limit=limit)
-        return [task_of(self._session.scope, row) for row in rows]
+        return self._read(rows)
 
     async def save(self, tasks: Sequence[Task]) -> None:
-        if tasks and await self._session.run(SAVE_TASKS, **task_state(tasks)) != len(tasks):
-            raise self._session.conflict("a task to be written is gone")
+        if not tasks:
+            return
+        known = self._session.read.tasks
+        groups = alike(TASK_COLUMNS, ((known.get(task.task_id), task) for task in tasks))
+        if groups is None:
+            if await self._session.run(SAVE_TASKS, **task_state(tasks)) != len(tasks):
+                raise self._session.conflict("a task to be written is gone")
+        else:
+            await self._save(groups)
+        known.update((task.task_id, task) for task in tasks)
+
+    async def _save(self, groups: Sequence[Change[Task]]) -> None:
+        for change in groups:
+            sql = update("tasks", tuple(change.values), "task_id = ANY (%(ids)s)")
+            ids = Uuids(task.task_id for task in change.rows)
+            if await self._session.run(sql, ids=ids, **change.values) != len(change.rows):
+                raise self._session.conflict("a task to be written is gone")
+
+    def _read(self, rows: Sequence[Row]) -> list[Task]:
+        tasks = [task_of(self._session.scope, row) for row in rows]
+        self._session.read.tasks.update((task.task_id, task) for task in tasks)
+        return tasks
 
 
 class PostgresJobClaims:

@@ -47,12 +47,13 @@ _SLOTS: Final = statement(
     """
 )
 
-# ix_task_attempts_unknown, backwards: the literal status is what makes it usable.
+# ix_tasks_unknown, backwards: the literal code is what makes it usable. A task ends with its unknown attempt.
 _UNKNOWN: Final = """
-    SELECT {attempt} FROM task_attempts a
-    WHERE a.scope_id = %(scope)s AND a.status = 'unknown_execution'
-      AND (%(after)s::uuid IS NULL OR a.task_id < %(after)s) {by_resolution}
-    ORDER BY a.task_id DESC, a.attempt_no DESC LIMIT %(limit)s
+    SELECT {attempt} FROM tasks t
+    JOIN task_attempts a ON a.scope_id = t.scope_id AND a.task_id = t.task_id AND a.status = 'unknown_execution'
+    WHERE t.scope_id = %(scope)s AND t.error_code = 'unknown_execution'
+      AND (%(after)s::uuid IS NULL OR t.task_id < %(after)s) {by_resolution}
+    ORDER BY t.task_id DESC, a.attempt_no DESC LIMIT %(limit)s
     """
 _RESOLVED: Final = (
     "EXISTS (SELECT FROM execution_resolutions r WHERE r.scope_id = a.scope_id AND r.task_id = a.task_id"

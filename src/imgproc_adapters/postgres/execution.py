@@ -4,8 +4,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from imgproc_adapters.postgres.arrays import Texts, Times, Uuids
-from imgproc_adapters.postgres.rows import ATTEMPT, GRANT, attempt_arrays, attempt_of, grant_arrays, grant_of
-from imgproc_adapters.postgres.session import Session, statement
+from imgproc_adapters.postgres.changes import Change, alike, update
+from imgproc_adapters.postgres.rows import (
+    ATTEMPT,
+    ATTEMPT_COLUMNS,
+    GRANT,
+    GRANT_COLUMNS,
+    attempt_identity,
+    attempt_of,
+    attempt_state,
+    grant_identity,
+    grant_of,
+    grant_state,
+)
+from imgproc_adapters.postgres.session import Session, Sql, statement
 from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.grant import Grant
 from imgproc_domain.ids import AttemptId, GrantId, TaskId
@@ -51,6 +63,9 @@ _SAVE_ATTEMPTS: Final = statement(
     """
 )
 
+# As above, for attempts that move alike: an attempt's id is its own within the scope.
+_SAME_MOVE: Final = "task_id = ANY (%(ids)s) AND attempt_id = ANY (%(attempt_ids)s) AND status = %(expected)s"
+
 _ADD_GRANTS: Final = statement(
     """
     INSERT INTO operation_grants (scope_id, grant_id, operation, logical_request_key, fingerprint, reservation,
@@ -72,6 +87,9 @@ _GRANTS_BY_KEY: Final = statement(
     ) g
     """,
     grant=GRANT,
+)
+_GRANTS: Final = statement(
+    "SELECT {grant} FROM operation_grants g WHERE g.scope_id = %(scope)s AND g.grant_id = ANY (%(ids)s)", grant=GRANT
 )
 _LOCK_GRANTS: Final = statement(
     """
@@ -126,19 +144,41 @@ class PostgresAttempts:
 
     async def add(self, attempts: Sequence[Attempt]) -> None:
         if attempts:
-            await self._session.run(_ADD_ATTEMPTS, **attempt_arrays(attempts))
+            await self._session.run(_ADD_ATTEMPTS, **attempt_identity(attempts), **attempt_state(attempts))
 
     async def last(self, task_ids: Collection[TaskId]) -> Mapping[TaskId, Attempt]:
         rows = await self._session.rows(_LAST, ids=Uuids(set(task_ids))) if task_ids else ()
-        attempts = (attempt_of(self._session.scope, row) for row in rows)
+        attempts = [attempt_of(self._session.scope, row) for row in rows]
+        self._session.read.attempts.update((attempt.attempt_id, attempt) for attempt in attempts)
         return {attempt.task_id: attempt for attempt in attempts}
 
     async def save(self, changes: Sequence[tuple[AttemptStatus, Attempt]]) -> Collection[AttemptId]:
         if not changes:
             return set()
-        expected = Texts(status for status, _ in changes)
-        arrays = attempt_arrays([attempt for _, attempt in changes])
-        return {row[0] for row in await self._session.rows(_SAVE_ATTEMPTS, expected=expected, **arrays)}
+        written = await self._written(changes)
+        saved = {attempt.attempt_id: attempt for _, attempt in changes}
+        self._session.read.attempts.update((attempt_id, saved[attempt_id]) for attempt_id in written)
+        return written
+
+    async def _written(self, moves: Sequence[tuple[AttemptStatus, Attempt]]) -> set[AttemptId]:
+        known, expected = self._session.read.attempts, {attempt.attempt_id: status for status, attempt in moves}
+        pairs = ((known.get(attempt.attempt_id), attempt) for _, attempt in moves)
+        groups = alike(ATTEMPT_COLUMNS, pairs, lambda attempt: expected[attempt.attempt_id])
+        if groups is None or sum(len(change.rows) for change in groups) != len(moves):
+            arrays = attempt_state([attempt for _, attempt in moves])
+            rows = await self._session.rows(_SAVE_ATTEMPTS, expected=Texts(status for status, _ in moves), **arrays)
+            return {attempt_id for (attempt_id,) in rows}
+        written: set[AttemptId] = set()
+        for change in groups:
+            rows = await self._session.rows(
+                update("task_attempts", tuple(change.values), _SAME_MOVE, "RETURNING attempt_id"),
+                ids=Uuids(attempt.task_id for attempt in change.rows),
+                attempt_ids=Texts(attempt.attempt_id for attempt in change.rows),
+                expected=expected[change.rows[0].attempt_id],
+                **change.values,
+            )
+            written.update(attempt_id for (attempt_id,) in rows)
+        return written
 
 
 class PostgresGrants:
@@ -147,21 +187,43 @@ class PostgresGrants:
 
     async def add(self, grants: Sequence[Grant]) -> None:
         if grants:
-            await self._session.run(_ADD_GRANTS, **grant_arrays(grants))
+            await self._session.run(_ADD_GRANTS, **grant_identity(grants), **grant_state(grants))
 
     async def by_key(self, operation: Operation, keys: Collection[str]) -> Mapping[str, Grant]:
         rows = await self._session.rows(_GRANTS_BY_KEY, operation=operation, keys=Texts(set(keys))) if keys else ()
         grants = (grant_of(self._session.scope, row) for row in rows)
         return {grant.logical_request_key: grant for grant in grants}
 
+    async def get(self, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
+        return await self._grants(_GRANTS, grant_ids)
+
     async def lock(self, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
-        rows = await self._session.rows(_LOCK_GRANTS, ids=Uuids(set(grant_ids))) if grant_ids else ()
-        grants = (grant_of(self._session.scope, row) for row in rows)
-        return {grant.grant_id: grant for grant in grants}
+        return await self._grants(_LOCK_GRANTS, grant_ids)
 
     async def save(self, grants: Sequence[Grant]) -> None:
-        if grants and await self._session.run(_SAVE_GRANTS, **grant_arrays(grants)) != len(grants):
-            raise self._session.conflict("a grant to be written is gone")
+        if not grants:
+            return
+        known = self._session.read.grants
+        groups = alike(GRANT_COLUMNS, ((known.get(grant.grant_id), grant) for grant in grants))
+        if groups is None:
+            if await self._session.run(_SAVE_GRANTS, **grant_state(grants)) != len(grants):
+                raise self._session.conflict("a grant to be written is gone")
+        else:
+            await self._save(groups)
+        known.update((grant.grant_id, grant) for grant in grants)
+
+    async def _save(self, groups: Sequence[Change[Grant]]) -> None:
+        for change in groups:
+            sql = update("operation_grants", tuple(change.values), "grant_id = ANY (%(ids)s)")
+            ids = Uuids(grant.grant_id for grant in change.rows)
+            if await self._session.run(sql, ids=ids, **change.values) != len(change.rows):
+                raise self._session.conflict("a grant to be written is gone")
+
+    async def _grants(self, sql: Sql, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
+        rows = await self._session.rows(sql, ids=Uuids(set(grant_ids))) if grant_ids else ()
+        grants = [grant_of(self._session.scope, row) for row in rows]
+        self._session.read.grants.update((grant.grant_id, grant) for grant in grants)
+        return {grant.grant_id: grant for grant in grants}
 
 
 class PostgresReleases:

@@ -156,6 +156,24 @@ _UNKNOWN: Final = (
               AND NOT (s.status = 'failed' AND s.error_code IN ('target_changed', 'configuration_changed'))
         """,
     ),
+    # whether a person asked for a job that was opened later is not stored
+    Check(
+        invariant="I9",
+        name="unknown-repeated",
+        sentence="no job that was there when a call for its picture became unknown makes that call again",
+        sql="""
+            SELECT 'task ' || t.task_id, 'repeats task ' || u.task_id || ', unknown since ' || u.completed_at ||
+                ', job ' || j.job_id || ' is from ' || j.created_at
+            FROM (
+                SELECT task_id, meme_id, image_sha256, reverse_image_policy, completed_at FROM {tasks} t
+                WHERE t.task_type = 'meme_context_generation' AND {is_unknown}
+            ) u JOIN {tasks} t ON t.task_type = 'meme_context_generation' AND t.created_at >= u.completed_at
+                AND (t.meme_id, t.image_sha256, t.reverse_image_policy) =
+                    (u.meme_id, u.image_sha256, u.reverse_image_policy)
+                JOIN {image_processing_jobs} j ON j.job_id = t.job_id
+            WHERE j.created_at < u.completed_at
+        """,
+    ),
     Check(
         invariant="I9",
         name="unknown-job",
@@ -199,12 +217,13 @@ _ENDS: Final = (
     Check(
         invariant="I10",
         name="newest-job",
-        sentence="only the newest revision of a meme's jobs can be active, and revisions are counted from 1",
+        sentence="only the newest revision of a meme's jobs can be active, and no revision is there twice",
+        # not all of them are there: superseded ones may have been pruned
         sql="""
             SELECT 'meme ' || j.meme_id, count(*) || ' jobs, revisions ' || min(j.revision) || ' to ' ||
                 max(j.revision) || coalesce(', active ' || min(j.revision) FILTER (WHERE j.completed_at IS NULL), '')
             FROM {image_processing_jobs} j GROUP BY j.meme_id
-            HAVING min(j.revision) <> 1 OR max(j.revision) <> count(*)
+            HAVING min(j.revision) < 1 OR count(DISTINCT j.revision) <> count(*)
                 OR min(j.revision) FILTER (WHERE j.completed_at IS NULL) < max(j.revision)
         """,
     ),
@@ -283,10 +302,12 @@ _STAGES: Final = (
     Check(
         invariant="I11",
         name="product-of-stage",
-        sentence="a stage that succeeded left a product of its picture version",
+        sentence="a stage that succeeded left a product of its picture version, as long as that is its meme's picture",
+        # vectors of former pictures may have been pruned
         sql="""
             SELECT s.stage || ' stage of job ' || s.job_id, 'succeeded, nothing is stored for meme ' || j.meme_id
             FROM {image_processing_stages} s JOIN {image_processing_jobs} j ON j.job_id = s.job_id
+                JOIN {memes} m ON m.meme_id = j.meme_id AND m.image_sha256 = j.image_sha256
                 LEFT JOIN (SELECT DISTINCT meme_id, image_sha256 FROM {visual_embeddings} made) v
                     ON s.stage = 'visual' AND v.meme_id = j.meme_id AND v.image_sha256 = j.image_sha256
                 LEFT JOIN {meme_contexts} c ON s.stage = 'agent' AND c.meme_id = j.meme_id

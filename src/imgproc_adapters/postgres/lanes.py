@@ -35,24 +35,24 @@ _HELD: Final = statement(
     WHERE lane = %(lane)s AND scope_id = %(scope)s AND task_id = ANY (%(ids)s)
     """
 )
+# A task holds one slot at most, and is one of ids once: its position there is that of its values.
 # `resize` locks all of a lane in the order of its numbers, so whoever locks several slots does, or two would wait for
 # each other in a circle.
 _FREE: Final = statement(
     """
-    WITH n AS MATERIALIZED (
-        SELECT s.number, g.free_at
-        FROM lane_slots s JOIN unnest(%(ids)s, %(generation)s, %(free_at)s) AS g (task_id, generation, free_at)
-            ON s.task_id = g.task_id AND s.generation = g.generation
-        WHERE s.lane = %(lane)s AND s.scope_id = %(scope)s
-        ORDER BY s.number FOR NO KEY UPDATE OF s
+    WITH held AS MATERIALIZED (
+        SELECT number FROM lane_slots
+        WHERE lane = %(lane)s AND scope_id = %(scope)s AND task_id = ANY (%(ids)s)
+          AND generation = (%(generation)s)[array_position(%(ids)s, task_id)]
+        ORDER BY number FOR NO KEY UPDATE
     )
-    UPDATE lane_slots s
-    SET scope_id = CASE WHEN n.free_at IS NULL THEN NULL ELSE s.scope_id END,
-        task_id = CASE WHEN n.free_at IS NULL THEN NULL ELSE s.task_id END,
-        generation = CASE WHEN n.free_at IS NULL THEN NULL ELSE s.generation END,
-        free_at = n.free_at
-    FROM n WHERE s.lane = %(lane)s AND s.number = n.number
-    RETURNING s.surplus
+    UPDATE lane_slots
+    SET scope_id = CASE WHEN (%(free_at)s)[array_position(%(ids)s, task_id)] IS NOT NULL THEN scope_id END,
+        task_id = CASE WHEN (%(free_at)s)[array_position(%(ids)s, task_id)] IS NOT NULL THEN task_id END,
+        generation = CASE WHEN (%(free_at)s)[array_position(%(ids)s, task_id)] IS NOT NULL THEN generation END,
+        free_at = (%(free_at)s)[array_position(%(ids)s, task_id)]
+    WHERE lane = %(lane)s AND number = ANY (ARRAY(SELECT number FROM held))
+    RETURNING surplus
     """
 )
 _LOCK_LANE: Final = statement("SELECT number FROM lane_slots WHERE lane = %(lane)s ORDER BY number FOR NO KEY UPDATE")

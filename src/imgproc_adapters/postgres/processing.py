@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from imgproc_adapters.postgres.arrays import Uuids
+from imgproc_adapters.postgres.arrays import Texts, Uuids
+from imgproc_adapters.postgres.changes import Change, alike, update
 from imgproc_adapters.postgres.claims import LOCK_JOBS
 from imgproc_adapters.postgres.processing_sql import (
     ACTIVE,
@@ -12,19 +13,29 @@ from imgproc_adapters.postgres.processing_sql import (
     BUSY,
     COUNTS,
     JOBS,
+    LAST_AGENTS,
+    LIVE_JOBS,
     NEWEST,
+    NEWEST_OF,
     SAVE_JOBS,
-    SAVE_STAGES,
     TASKS,
     job_page,
     task_page,
 )
-from imgproc_adapters.postgres.rows import job_identity, job_state, stage_arrays, task_identity, task_of, task_state
+from imgproc_adapters.postgres.rows import (
+    JOB_COLUMNS,
+    job_identity,
+    job_state,
+    stage_arrays,
+    task_identity,
+    task_of,
+    task_state,
+)
 from imgproc_adapters.postgres.session import Session, Sql
-from imgproc_adapters.postgres.stages import with_stages
+from imgproc_adapters.postgres.stages import changed_stages, save_stages, with_stages
 from imgproc_domain.ids import JobId, MemeId, TaskId
 from imgproc_domain.job import Job, JobStatus
-from imgproc_domain.ports.processing import JobPage, TaskPage
+from imgproc_domain.ports.processing import JobPage, PictureVersion, TaskPage
 from imgproc_domain.stage import Stage, TaskType
 from imgproc_domain.task import Task, TaskStatus
 
@@ -36,7 +47,7 @@ class PostgresJobs:
     async def add(self, jobs: Sequence[Job]) -> None:
         if jobs:
             await self._session.run(ADD_JOBS, **job_identity(jobs), **job_state(jobs))
-            await self._session.run(ADD_STAGES, **stage_arrays(jobs))
+            await self._session.run(ADD_STAGES, **stage_arrays([(j.job_id, s) for j in jobs for s in j.stages]))
 
     async def get(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
         return await self._jobs(JOBS, ids)
@@ -48,16 +59,38 @@ class PostgresJobs:
         rows = await self._session.rows(NEWEST, ids=Uuids(set(meme_ids))) if meme_ids else ()
         return {job.meme_id: job for job in await with_stages(self._session, rows)}
 
+    async def newest_of(self, versions: Collection[PictureVersion]) -> Mapping[PictureVersion, Job]:
+        rows = await self._session.rows(NEWEST_OF, **_arrays(versions)) if versions else ()
+        return {PictureVersion.of(job): job for job in await with_stages(self._session, rows)}
+
     async def active(self, meme_ids: Collection[MemeId]) -> Mapping[MemeId, JobId]:
         rows = await self._session.rows(ACTIVE, ids=Uuids(set(meme_ids))) if meme_ids else ()
         return dict(rows)
 
+    async def live(self, ids: Collection[JobId]) -> Collection[JobId]:
+        rows = await self._session.rows(LIVE_JOBS, ids=Uuids(set(ids))) if ids else ()
+        return {job_id for (job_id,) in rows}
+
     async def save(self, jobs: Sequence[Job]) -> None:
         if not jobs:
             return
-        if await self._session.run(SAVE_JOBS, **job_state(jobs)) != len(jobs):
-            raise self._session.conflict("a job to be written is gone")
-        await self._session.run(SAVE_STAGES, **stage_arrays(jobs))
+        known = self._session.read.jobs
+        groups = alike(JOB_COLUMNS, ((known.get(job.job_id), job) for job in jobs))
+        if groups is None:
+            if await self._session.run(SAVE_JOBS, **job_state(jobs)) != len(jobs):
+                raise self._session.conflict("a job to be written is gone")
+        else:
+            await self._save(groups)
+        if changed := changed_stages(self._session, jobs):
+            await save_stages(self._session, changed)
+        known.update((job.job_id, job) for job in jobs)
+
+    async def _save(self, groups: Sequence[Change[Job]]) -> None:
+        for change in groups:
+            sql = update("image_processing_jobs", tuple(change.values), "job_id = ANY (%(ids)s)")
+            ids = Uuids(job.job_id for job in change.rows)
+            if await self._session.run(sql, ids=ids, **change.values) != len(change.rows):
+                raise self._session.conflict("a job to be written is gone")
 
     async def page(
         self, after: JobId | None, limit: int, status: JobStatus | None = None, stage: Stage | None = None
@@ -90,6 +123,10 @@ class PostgresTasks:
         rows = await self._session.rows(BUSY, ids=Uuids(set(meme_ids))) if meme_ids else ()
         return [task_of(self._session.scope, row) for row in rows]
 
+    async def last_agents(self, versions: Collection[PictureVersion]) -> Mapping[PictureVersion, Task]:
+        rows = await self._session.rows(LAST_AGENTS, **_arrays(versions)) if versions else ()
+        return {_version(task): task for task in (task_of(self._session.scope, row) for row in rows)}
+
     async def page(
         self,
         after: TaskId | None,
@@ -100,3 +137,17 @@ class PostgresTasks:
         rows = await self._session.rows(task_page(task_type, status), after=after, limit=limit + 1)
         tasks = tuple(task_of(self._session.scope, row) for row in rows[:limit])
         return TaskPage(tasks, tasks[-1].task_id if len(rows) > limit else None)
+
+
+def _arrays(versions: Collection[PictureVersion]) -> dict[str, object]:
+    wanted = list(set(versions))
+    return {
+        "ids": Uuids(version.meme_id for version in wanted),
+        "image_sha256": Texts(version.image_sha256.hex for version in wanted),
+        "reverse_image_policy": Texts(version.policy for version in wanted),
+    }
+
+
+def _version(task: Task) -> PictureVersion:
+    assert task.target is not None, "an agent's task has its target"
+    return PictureVersion(task.target.meme_id, task.target.image_sha256, task.target.reverse_image_policy)

@@ -28,6 +28,21 @@ NEWEST: Final = statement(
     job=JOB,
 )
 
+# uq_image_processing_jobs_revision, backwards to the first revision of the picture version: a meme has few revisions.
+NEWEST_OF: Final = statement(
+    """
+    SELECT {job} FROM unnest(%(ids)s, %(image_sha256)s, %(reverse_image_policy)s)
+        AS wanted (meme_id, image_sha256, reverse_image_policy)
+    CROSS JOIN LATERAL (
+        SELECT * FROM image_processing_jobs
+        WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id AND revision >= 1
+          AND image_sha256 = wanted.image_sha256 AND reverse_image_policy = wanted.reverse_image_policy
+        ORDER BY revision DESC LIMIT 1
+    ) j
+    """,
+    job=JOB,
+)
+
 # uq_image_processing_jobs_active, one probe a meme.
 ACTIVE: Final = statement(
     """
@@ -37,6 +52,13 @@ ACTIVE: Final = statement(
         WHERE scope_id = %(scope)s AND meme_id = wanted.meme_id AND status IN ('queued', 'running')
         LIMIT 1
     ) j
+    """
+)
+
+LIVE_JOBS: Final = statement(
+    """
+    SELECT job_id FROM image_processing_jobs
+    WHERE scope_id = %(scope)s AND job_id = ANY (%(ids)s) AND status IN ('queued', 'running')
     """
 )
 
@@ -69,21 +91,6 @@ SAVE_JOBS: Final = statement(
         AS n (job_id, status, updated_at, due_at, completed_at, retry_at,
               claim_generation, lease_owner, lease_expires_at, error_code, error_message)
     WHERE j.scope_id = %(scope)s AND j.job_id = n.job_id AND j.job_id = ANY (%(ids)s)
-    """
-)
-
-# Most stages of a saved job are as they were: those are not written again.
-SAVE_STAGES: Final = statement(
-    """
-    UPDATE image_processing_stages s
-    SET status = n.status, reused = n.reused, task_id = n.task_id, retry_at = n.retry_at,
-        error_code = n.error_code, error_message = n.error_message
-    FROM unnest(%(ids)s, %(stage)s, %(status)s, %(reused)s, %(task_id)s, %(retry_at)s,
-        %(error_code)s, %(error_message)s)
-        AS n (job_id, stage, status, reused, task_id, retry_at, error_code, error_message)
-    WHERE s.scope_id = %(scope)s AND s.job_id = n.job_id AND s.stage = n.stage AND s.job_id = ANY (%(ids)s)
-      AND (s.status, s.reused, s.task_id, s.retry_at, s.error_code, s.error_message) IS DISTINCT FROM
-          (n.status, n.reused, n.task_id, n.retry_at, n.error_code, n.error_message)
     """
 )
 
@@ -130,6 +137,28 @@ BUSY: Final = statement(
     ORDER BY t.task_id
     """,
     task=TASK,
+)
+
+# As NEWEST_OF, then the stages and the task by their primary keys.
+_AGENT: Final = """
+    (SELECT s.task_id FROM image_processing_stages s
+     WHERE s.scope_id = j.scope_id AND s.job_id = j.job_id AND s.stage = 'agent')
+"""
+LAST_AGENTS: Final = statement(
+    """
+    SELECT {task} FROM unnest(%(ids)s, %(image_sha256)s, %(reverse_image_policy)s)
+        AS wanted (meme_id, image_sha256, reverse_image_policy)
+    CROSS JOIN LATERAL (
+        SELECT {agent} AS task_id FROM image_processing_jobs j
+        WHERE j.scope_id = %(scope)s AND j.meme_id = wanted.meme_id AND j.revision >= 1
+          AND j.image_sha256 = wanted.image_sha256 AND j.reverse_image_policy = wanted.reverse_image_policy
+          AND {agent} IS NOT NULL
+        ORDER BY j.revision DESC LIMIT 1
+    ) made
+    CROSS JOIN LATERAL (SELECT * FROM tasks WHERE scope_id = %(scope)s AND task_id = made.task_id LIMIT 1) t
+    """,
+    task=TASK,
+    agent=_AGENT,
 )
 
 # One probe of uq_image_processing_jobs_revision for every live meme.

@@ -1,9 +1,10 @@
 """Between rows and the domain's values. Each column list names the order its reader expects, under its alias."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from imgproc_adapters.postgres.arrays import Bools, Ints, Texts, Times, Uuids
 from imgproc_adapters.postgres.converter import CONVERTER
@@ -13,13 +14,15 @@ from imgproc_domain.claim import Lease
 from imgproc_domain.context import Context, ContextStatus, Description, Provenance
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.grant import Grant, GrantStatus
-from imgproc_domain.ids import Sha256, WorkerId
+from imgproc_domain.ids import JobId, Sha256, WorkerId
 from imgproc_domain.job import Job, JobStatus, StageState
 from imgproc_domain.meme import Meme, Picture
 from imgproc_domain.policy import Operation
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import STAGES, ReverseImagePolicy, Stage, TaskType
 from imgproc_domain.task import Target, Task, TaskStatus
+
+R = TypeVar("R")
 
 
 def _columns(alias: str, names: str) -> str:
@@ -69,6 +72,21 @@ def _lease(generation: int, owner: str | None, expires_at: datetime | None) -> L
     return Lease(generation, None if owner is None else WorkerId(owner), expires_at)
 
 
+def _lease_columns(lease_of: Callable[[R], Lease]) -> Mapping[str, Callable[[R], object]]:
+    return {
+        "claim_generation": lambda row: lease_of(row).generation,
+        "lease_owner": lambda row: lease_of(row).owner,
+        "lease_expires_at": lambda row: lease_of(row).expires_at,
+    }
+
+
+def _error_columns(error_of: Callable[[R], Diagnosis | None]) -> Mapping[str, Callable[[R], object]]:
+    return {
+        "error_code": lambda row: None if (error := error_of(row)) is None else error.code,
+        "error_message": lambda row: None if (error := error_of(row)) is None else error.message,
+    }
+
+
 def task_of(scope: Scope, row: Row) -> Task:
     return Task(
         scope=scope,
@@ -86,6 +104,19 @@ def task_of(scope: Scope, row: Row) -> Task:
         completed_at=row[17],
         error=_error(row[18], row[19]),
     )
+
+
+TASK_COLUMNS: Final[Mapping[str, Callable[[Task], object]]] = {
+    "status": lambda task: task.status,
+    "grant_id": lambda task: task.grant_id,
+    "available_at": lambda task: task.available_at,
+    "failures": lambda task: task.failures,
+    "lease_losses": lambda task: task.lease_losses,
+    "started_at": lambda task: task.started_at,
+    "completed_at": lambda task: task.completed_at,
+    **_lease_columns(lambda task: task.lease),
+    **_error_columns(lambda task: task.error),
+}
 
 
 def task_state(tasks: Sequence[Task]) -> dict[str, object]:
@@ -147,6 +178,17 @@ def in_order(stages: Mapping[Stage, StageState]) -> tuple[StageState, ...]:
     return tuple(stages[stage] for stage in STAGES)
 
 
+JOB_COLUMNS: Final[Mapping[str, Callable[[Job], object]]] = {
+    "status": lambda job: job.status,
+    "updated_at": lambda job: job.updated_at,
+    "due_at": lambda job: job.due_at,
+    "completed_at": lambda job: job.completed_at,
+    "retry_at": lambda job: job.retry_at,
+    **_lease_columns(lambda job: job.lease),
+    **_error_columns(lambda job: job.error),
+}
+
+
 def job_state(jobs: Sequence[Job]) -> dict[str, object]:
     """The columns of jobs that change, as arrays in the order of ``jobs``."""
     return {
@@ -173,9 +215,8 @@ def job_identity(jobs: Sequence[Job]) -> dict[str, object]:
     }
 
 
-def stage_arrays(jobs: Iterable[Job]) -> dict[str, object]:
-    """Every stage of the jobs, as arrays in the order of (job, stage)."""
-    pairs = [(job.job_id, state) for job in jobs for state in job.stages]
+def stage_arrays(pairs: Sequence[tuple[JobId, StageState]]) -> dict[str, object]:
+    """Stages of jobs, as arrays in the order of ``pairs``."""
     return {
         "ids": Uuids(job_id for job_id, _ in pairs),
         "stage": Texts(s.stage for _, s in pairs),
@@ -206,17 +247,34 @@ def attempt_of(scope: Scope, row: Row) -> Attempt:
     )
 
 
-def attempt_arrays(attempts: Sequence[Attempt]) -> dict[str, object]:
+def attempt_identity(attempts: Sequence[Attempt]) -> dict[str, object]:
+    """The columns of attempts that never change, but for their key."""
+    return {
+        "request_id": Texts(a.request_id for a in attempts),
+        "session_id": Texts(a.session_id for a in attempts),
+        "input_digest": Texts(a.input_digest.hex for a in attempts),
+        "created_at": Times(a.created_at for a in attempts),
+    }
+
+
+ATTEMPT_COLUMNS: Final[Mapping[str, Callable[[Attempt], object]]] = {
+    "status": lambda attempt: attempt.status,
+    "generation": lambda attempt: attempt.generation,
+    "external_started_at": lambda attempt: attempt.external_started_at,
+    "hard_deadline_at": lambda attempt: attempt.hard_deadline_at,
+    "completed_at": lambda attempt: attempt.completed_at,
+    **_error_columns(lambda attempt: attempt.error),
+}
+
+
+def attempt_state(attempts: Sequence[Attempt]) -> dict[str, object]:
+    """The key of attempts and the columns that change, as arrays in the order of ``attempts``."""
     return {
         "task_id": Uuids(a.task_id for a in attempts),
         "attempt_no": Ints(a.attempt_no for a in attempts),
         "attempt_id": Texts(a.attempt_id for a in attempts),
-        "request_id": Texts(a.request_id for a in attempts),
-        "session_id": Texts(a.session_id for a in attempts),
         "generation": Ints(a.generation for a in attempts),
         "status": Texts(a.status for a in attempts),
-        "input_digest": Texts(a.input_digest.hex for a in attempts),
-        "created_at": Times(a.created_at for a in attempts),
         "external_started_at": Times(a.external_started_at for a in attempts),
         "hard_deadline_at": Times(a.hard_deadline_at for a in attempts),
         "completed_at": Times(a.completed_at for a in attempts),
@@ -240,18 +298,29 @@ def grant_of(scope: Scope, row: Row) -> Grant:
     )
 
 
-def grant_arrays(grants: Sequence[Grant]) -> dict[str, object]:
+GRANT_COLUMNS: Final[Mapping[str, Callable[[Grant], object]]] = {
+    "status": lambda grant: grant.status,
+    "updated_at": lambda grant: grant.updated_at,
+}
+
+
+def grant_state(grants: Sequence[Grant]) -> dict[str, object]:
     return {
         "ids": Uuids(g.grant_id for g in grants),
+        "status": Texts(g.status for g in grants),
+        "updated_at": Times(g.updated_at for g in grants),
+    }
+
+
+def grant_identity(grants: Sequence[Grant]) -> dict[str, object]:
+    return {
         "operation": Texts(g.operation for g in grants),
         "key": Texts(g.logical_request_key for g in grants),
         "fingerprint": Texts(g.fingerprint for g in grants),
         "reservation": Texts(g.reservation for g in grants),
         "task_id": Uuids(g.task_id for g in grants),
         "job_id": Uuids(g.job_id for g in grants),
-        "status": Texts(g.status for g in grants),
         "created_at": Times(g.created_at for g in grants),
-        "updated_at": Times(g.updated_at for g in grants),
     }
 
 
@@ -284,10 +353,21 @@ def context_of(scope: Scope, row: Row) -> Context:
         meme_id=row[0],
         status=ContextStatus(row[1]),
         revision=row[2],
-        description=CONVERTER.structure(json.loads(row[3]), Description),
-        provenance=None if row[4] is None else CONVERTER.structure(json.loads(row[4]), Provenance),
+        description=_description(row[3]),
+        provenance=None if row[4] is None else _provenance(row[4]),
         updated_at=row[5],
     )
+
+
+# A context is read several times on a picture's way through the stages, and a value is as good as its twin.
+@lru_cache(maxsize=1024)
+def _description(stored: str) -> Description:
+    return CONVERTER.structure(json.loads(stored), Description)
+
+
+@lru_cache(maxsize=1024)
+def _provenance(stored: str) -> Provenance:
+    return CONVERTER.structure(json.loads(stored), Provenance)
 
 
 def context_arrays(contexts: Sequence[Context]) -> dict[str, object]:

@@ -89,21 +89,16 @@ def belongs_to_scope(table: str) -> ForeignKeyConstraint:
     return ForeignKeyConstraint(["scope_id"], ["scopes.scope_id"], name=f"fk_{table}_scope")
 
 
-def refers(
-    table: str, column: str, parent: str, *, deferred: bool = False, circular: bool = False
-) -> ForeignKeyConstraint:
-    """A reference within the scope.
+def refers(table: str, column: str, parent: str) -> ForeignKeyConstraint:
+    """A reference within the scope. It costs a lock of the parent's row for every row that is written.
 
-    ``deferred`` where the rows of one transaction may come in any order; ``circular`` where the parent refers back.
+    What never refers to rows of its own transaction alone has none: see ADR 12.
     """
     target = {"memes": "meme_id", "image_processing_jobs": "job_id", "tasks": "task_id"}.get(parent, column)
     return ForeignKeyConstraint(
         ["scope_id", column],
         [f"{parent}.scope_id", f"{parent}.{target}"],
         name=f"fk_{table}_{column.removesuffix('_id')}",
-        deferrable=deferred or None,
-        initially="DEFERRED" if deferred else None,
-        use_alter=circular,
     )
 
 

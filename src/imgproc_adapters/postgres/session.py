@@ -4,11 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NewType, TypeVar
 
 import psycopg
+from attrs import define, field
 from psycopg import AsyncConnection
 
 from imgproc_adapters.postgres.errors import translate
+from imgproc_domain.attempt import Attempt
 from imgproc_domain.errors import Conflict
+from imgproc_domain.grant import Grant
+from imgproc_domain.ids import AttemptId, GrantId, JobId, TaskId
+from imgproc_domain.job import Job
 from imgproc_domain.scope import Scope
+from imgproc_domain.task import Task
 
 Sql = NewType("Sql", bytes)
 """A statement made of literal parts only; values travel as parameters."""
@@ -23,11 +29,26 @@ def statement(template: str, **parts: str) -> Sql:
     return Sql(template.format(**parts).encode())
 
 
+@define
+class Read:
+    """Rows by their ids: values that their locks keep true until the transaction ends."""
+
+    tasks: dict[TaskId, Task] = field(factory=dict)
+    attempts: dict[AttemptId, Attempt] = field(factory=dict)
+    grants: dict[GrantId, Grant] = field(factory=dict)
+    jobs: dict[JobId, Job] = field(factory=dict)
+
+
 class Session:
-    """What a transaction's stores share. ``params`` always carries ``scope``."""
+    """What a transaction's stores share. ``params`` always carries ``scope``.
+
+    ``read`` holds tasks, attempts, grants and jobs as this transaction has read them last, so that it writes what it
+    changes.
+    """
 
     def __init__(self, connection: AsyncConnection[Row], scope: Scope) -> None:
         self.scope = scope
+        self.read = Read()
         self._connection = connection
         self._failed: BaseException | None = None
 

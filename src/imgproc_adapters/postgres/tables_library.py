@@ -58,6 +58,7 @@ memes: Final = Table(
     check("memes", "picture", "byte_size >= 0 AND width >= 0 AND height >= 0 AND frames >= 0"),
     index("memes", "live_content", "scope_id", "image_sha256", where="deleted_at IS NULL", unique=True),
     index("memes", "live", "scope_id", "meme_id", where="deleted_at IS NULL"),
+    index("memes", "deleted", "scope_id", "meme_id", where="deleted_at IS NOT NULL"),
     postgresql_with={"fillfactor": 90},
 )
 

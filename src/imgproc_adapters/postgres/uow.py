@@ -20,6 +20,7 @@ from imgproc_adapters.postgres.library import PostgresContexts, PostgresMemes
 from imgproc_adapters.postgres.notify import PostgresBell
 from imgproc_adapters.postgres.pool import checked_out
 from imgproc_adapters.postgres.processing import PostgresJobs, PostgresTasks
+from imgproc_adapters.postgres.retention import PostgresRetention
 from imgproc_adapters.postgres.session import Session, statement
 from imgproc_adapters.postgres.vectors import PostgresProducts, PostgresSearch
 from imgproc_domain.migration import SearchState
@@ -59,6 +60,7 @@ class PostgresTransaction:
         self.search = PostgresSearch(session)
         self.generations = PostgresGenerations(session)
         self.configuration = PostgresConfiguration(session)
+        self.retention = PostgresRetention(session)
         self.bell = PostgresBell(session)
 
     @property

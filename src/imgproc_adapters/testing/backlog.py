@@ -116,5 +116,5 @@ def backlog_deployment(uow: UnitOfWork, lanes: Mapping[Lane, int], observer: Obs
 class BacklogPolicy(AllowAllPolicy):
     """Allows everything, and commits also what it never reserved: the grants of a backlog."""
 
-    async def commit(self, request: OperationRequest, reservation: str) -> Decision:  # noqa: ARG002 - the port's signature
+    def commit_now(self, request: OperationRequest, reservation: str) -> Decision:  # noqa: ARG002 - the port's signature
         return Granted(reservation)

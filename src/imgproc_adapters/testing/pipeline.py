@@ -120,6 +120,7 @@ class Notes:
 
     memes: list[MemeId] = Factory(list)
     jobs: list[JobId] = Factory(list)
+    asked: list[JobId] = Factory(list)
     hands: list[Hand] = Factory(list)
     claims: list[Claim] = Factory(list)
 
@@ -223,6 +224,7 @@ class PipelineMachine(RuleBasedStateMachine):
         job = self.attempt(retry_job(self.steady, self.site.scope, chosen(self.notes.jobs, pick), policy))
         if job is not None:
             self._remember(job.meme_id, job.job_id)
+            self.notes.asked.append(job.job_id)
 
     @rule(limit=st.integers(1, 3))
     def jobs_are_reconciled(self, limit: int) -> None:
@@ -250,7 +252,8 @@ class PipelineMachine(RuleBasedStateMachine):
         self.faulty.forget()
         self.notes.hands.remove(hand)
         for execution in ready.running if ready else ():
-            assert execution.look_up or not hand.doomed, "a claim that has expired starts no call"
+            by_claim = hand.execution.begun is not None
+            assert execution.look_up or by_claim or not hand.doomed, "a claim that has expired starts no call"
             self.notes.hands.append(Hand(execution, hand.doomed, running=True))
         for execution in ready.decided if ready else ():
             assert execution.outcome is not None, "a decided execution has its outcome"

@@ -7,6 +7,7 @@ passes, and people, reconcilers and recovery act while the policy is being asked
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import Enum, auto
+from itertools import combinations
 from typing import ClassVar, Final
 
 from attrs import define
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from imgproc_adapters.testing.ledger import started
-from imgproc_adapters.testing.models import AGENT
+from imgproc_adapters.testing.models import AGENT, NOTHING_KNOWN
 from imgproc_adapters.testing.pipeline import (
     CONTENTS,
     OWNER,
@@ -31,10 +32,13 @@ from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_domain.attempt import AttemptStatus, Replay
 from imgproc_domain.context import Description
 from imgproc_domain.errors import ImgprocError
-from imgproc_domain.ids import MemeId
+from imgproc_domain.ids import JobId, MemeId
 from imgproc_domain.policy import Decision, OperationRequest
 from imgproc_domain.ports.evidence import Resolution
+from imgproc_domain.ports.processing import PictureVersion
 from imgproc_domain.stage import IMAGE_TASK_TYPES, ReverseImagePolicy, TaskType
+from imgproc_domain.submission import why_withheld
+from imgproc_domain.task import Task
 from imgproc_domain.usecases.claim import claim_tasks
 from imgproc_domain.usecases.edit import delete_meme, edit_context, replace_picture
 from imgproc_domain.usecases.ingest import upload
@@ -115,6 +119,22 @@ class AgentPipelineMachine(PipelineMachine):
         self.attempt(self._until_agent(content, ReverseImagePolicy.FORBID))
         self.attempt(self._start_calls(SLOTS))
 
+    @rule(content=CONTENTS, away=CONTENTS, early=st.booleans())
+    def a_picture_comes_back_to_a_lost_call(self, content: str, away: str, early: bool) -> None:
+        """Replace a picture and put it back, before or after its call became unknown; then let the pipeline go on."""
+        meme_id = self.attempt(self._until_agent(content, ReverseImagePolicy.FORBID))
+        self.attempt(self._start_calls(SLOTS))
+        if meme_id is not None and early:
+            self._put_back(meme_id, content, away)
+        for hand in [hand for hand in self.notes.hands if _calls(hand) and not hand.doomed]:
+            self.agent.script.then(NOTHING_KNOWN)
+            self.notes.hands.remove(hand)
+            self._settle(hand.execution, self.runner.run(perform(self.steady, hand.execution)), doomed=False)
+        if meme_id is not None and not early:
+            self._put_back(meme_id, content, away)
+        self.attempt(self._reconcile(self.steady, 5))
+        self.attempt(self._start_calls(SLOTS))
+
     @precondition(lambda self: any(_calls(hand) and not hand.doomed for hand in self.notes.hands))
     @rule(pick=PICK)
     def a_caller_stalls(self, pick: int) -> None:
@@ -183,6 +203,21 @@ class AgentPipelineMachine(PipelineMachine):
             if row.status in _KNOWN and row.attempt_id in called:
                 assert self.agent.answered(row.attempt_id), f"I9: {row.attempt_id} was replayed"
 
+    @invariant()
+    def no_call_that_became_unknown_is_made_again_unasked(self) -> None:
+        view = self.before
+        if view is None or self.replay is Replay.SAFE:
+            return
+        jobs = {row.job_id: row for row in view.jobs}
+        asked = [jobs[job_id] for job_id in self.notes.asked if job_id in jobs]
+        made = sorted((row for row in view.tasks if row.task_type is TaskType.CONTEXT), key=lambda row: row.task_id)
+        for earlier, later in combinations(made, 2):
+            if why_withheld(earlier) is None or _version(earlier) != _version(later):
+                continue
+            first, last = jobs[_job_of(earlier)].revision, jobs[_job_of(later)].revision
+            between = (job for job in asked if first < job.revision <= last)
+            assert any(PictureVersion.of(job) == _version(later) for job in between), f"I9: {earlier.task_id} again"
+
     def _go_on(self, hand: Hand) -> None:
         self.notes.hands.remove(hand)
         attempt = hand.execution.attempt
@@ -219,12 +254,19 @@ class AgentPipelineMachine(PipelineMachine):
             case Happening.RELEASED:
                 await flush_releases(self.steady, scope, 10)
 
-    async def _until_agent(self, content: str, policy: ReverseImagePolicy) -> None:
+    def _put_back(self, meme_id: MemeId, content: str, away: str) -> None:
+        for shown in (away, content):
+            found = self.attempt(replace_picture(self.steady, self.site.scope, meme_id, None, content_of(shown)))
+            if found is not None and found[1] is not None:
+                self._remember(meme_id, found[1].job_id)
+
+    async def _until_agent(self, content: str, policy: ReverseImagePolicy) -> MemeId:
         found = await upload(self.steady, self.site.scope, "a.png", content_of(content), policy)
         self._remember(found.meme.meme_id, found.job.job_id if found.job else None)
         await self._reconcile(self.steady, 5)
         await self._run_type(TaskType.VISUAL)
         await self._reconcile(self.steady, 5)
+        return found.meme.meme_id
 
     async def _recover(self) -> None:
         await expire_leases(self.steady, self.site.scope, IMAGE_TASK_TYPES, 10)
@@ -238,6 +280,16 @@ class AgentPipelineMachine(PipelineMachine):
         items = [settling(e, e.outcome) for e in ready.decided if e.outcome is not None]
         if items:
             await settle(self.steady, self.site.scope, items)
+
+
+def _version(task: Task) -> PictureVersion:
+    assert task.target is not None, "an agent's task has its target"
+    return PictureVersion(task.target.meme_id, task.target.image_sha256, task.target.reverse_image_policy)
+
+
+def _job_of(task: Task) -> JobId:
+    assert task.target is not None, "an agent's task has its target"
+    return task.target.job_id
 
 
 def _calls(hand: Hand) -> bool:

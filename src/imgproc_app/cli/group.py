@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "status": "Show what is queued, running, done and stuck.",
     "retry": "Process pictures again that did not succeed.",
     "unknown": "Look at calls of which nobody knows the outcome, and close them.",
+    "prune": "Delete history that nobody decides on any more.",
     "check-invariants": "Check that the stored rows keep every promise of the domain.",
     "doctor": "Check that everything imgproc needs is there.",
     "demo": "See it work on sample pictures, or your own.",

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 
@@ -17,7 +18,7 @@ from imgproc_domain.outcome import GivenBack, Outcome
 from imgproc_domain.ports.claims import Dispatch
 from imgproc_domain.scope import Scope
 from imgproc_domain.settlement import Settling
-from imgproc_domain.stage import LANE_OF, TaskType
+from imgproc_domain.stage import LANE_OF, Lane, TaskType
 from imgproc_domain.usecases.claim import Execution, claim_tasks
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.perform import FAILURE, unproven
@@ -55,46 +56,117 @@ class LaneRunner:
         self._running: dict[Claim, asyncio.Task[Outcome] | None] = {}
         self._lost: set[Claim] = set()
         self._last_scope: Scope | None = None
+        self._adopted: list[Execution] = []
+        self._kept = 0
+        self._nobody_waits = False
 
     @property
     def busy(self) -> int:
-        return len(self._running)
+        return len(self._running) + self._kept
+
+    def keep(self) -> int:
+        """Keep places for what is about to be opened, and return how many: none if others wait for them.
+
+        Half of what is free, so that another batch that is written meanwhile finds places too.
+        """
+        kept = (max(self._limit - self.busy, 0) + 1) // 2 if self._nobody_waits else 0
+        self._kept += kept
+        return kept
+
+    def give_back(self, kept: int) -> None:
+        """Free places that were kept: what was adopted occupies its own."""
+        self._kept -= kept
+
+    def adopt(self, executions: Sequence[Execution]) -> None:
+        """Take over executions that were claimed for this lane: those that are started run, others at the next turn."""
+        claims = [execution.claim for execution in executions]
+        self._running.update(dict.fromkeys(claims))
+        self._heartbeat.hold(claims)
+        for execution in executions:
+            if execution.begun is not None:
+                self._run(execution)
+            else:
+                self._adopted.append(execution)
+
+    def decline(self, executions: Sequence[Execution]) -> None:
+        """Give executions back that were claimed for this lane, and that nobody starts."""
+        for execution in executions:
+            self._put(execution, GivenBack(Diagnosis(ErrorCode.GIVEN_BACK, "the worker takes no work any more")))
+
+    def decline_adopted(self) -> None:
+        """Give back what was adopted and not started: a lane that has no turn would hold it for ever."""
+        adopted, self._adopted = self._adopted, []
+        self.decline(adopted)
 
     async def turn(self) -> bool:
         """Claim and start as much as the budget allows; True if there may be more to claim at once."""
+        await self._start_adopted()
         free = self._limit - self.busy
         if free <= 0:
             return False
-        scopes = await self._dispatch.ready_scopes(self.task_type, self._last_scope, min(free, _SCOPES_A_TURN))
+        wanted = min(free, _SCOPES_A_TURN)
+        # set before the scan: what is queued behind its back rings
+        self._nobody_waits = True
+        scopes = await self._dispatch.ready_scopes(self.task_type, self._last_scope, wanted)
         claimed = 0
+        if len(scopes) == wanted:
+            self._nobody_waits = False
         for scope, share in shares(free, scopes):
+            # what was handed over meanwhile has taken places
+            places = max(min(share, self._limit - self.busy), 0)
             try:
-                found = await self._claim(scope, share)
+                found = await self._claim(scope, places)
             except DatabaseUnavailable:
+                self._nobody_waits = False
                 # perhaps of this scope's rows alone: the others are not to wait for them
                 self._last_scope = scope
                 raise
             except Exception:
                 log.exception("%s: scope %s: a claim failed", self.task_type, scope)
+                self._nobody_waits = False
                 self._last_scope = scope
                 continue
+            if found == places or LANE_OF[self.task_type] is Lane.AGENT:
+                # a claim that got less than there was room for may have wanted for a slot
+                self._nobody_waits = False
             if found:
                 # a scope that got nothing, for want of a slot, keeps its turn
                 self._last_scope = scope
             claimed += found
         return claimed > 0
 
-    async def _claim(self, scope: Scope, share: int) -> int:
-        executions = await claim_tasks(self._deployment, scope, self.task_type, share, self._owner)
+    async def _claim(self, scope: Scope, places: int) -> int:
+        if not places:
+            return 0
+        self._kept += places
+        try:
+            executions = await claim_tasks(self._deployment, scope, self.task_type, places, self._owner)
+        finally:
+            self._kept -= places
         claims = [execution.claim for execution in executions]
         self._running.update(dict.fromkeys(claims))
         self._heartbeat.hold(claims)
+        await self._start_or_leave(scope, executions)
+        return len(executions)
+
+    async def _start_or_leave(self, scope: Scope, executions: Sequence[Execution]) -> None:
+        """Start what was claimed; what cannot be is left to lease recovery."""
         try:
             await self._start(scope, executions)
         except BaseException:
-            self.settled([claim for claim in claims if self._running.get(claim) is None])
+            self.settled([e.claim for e in executions if self._running.get(e.claim) is None])
             raise
-        return len(executions)
+
+    async def _start_adopted(self) -> None:
+        by_scope: dict[Scope, list[Execution]] = defaultdict(list)
+        adopted, self._adopted = self._adopted, []
+        for execution in adopted:
+            by_scope[execution.task.scope].append(execution)
+        for scope, executions in by_scope.items():
+            try:
+                await self._start_or_leave(scope, executions)
+            except Exception:
+                log.exception("%s: scope %s: a start failed", self.task_type, scope)
 
     async def _start(self, scope: Scope, executions: Sequence[Execution]) -> None:
         started = await start(self._deployment, scope, executions)
@@ -103,12 +175,15 @@ class LaneRunner:
             self._put(execution, execution.outcome)
         going = [execution for execution in started.running if execution.claim not in self._lost]
         for execution in going:
-            running = asyncio.create_task(self._perform(self._deployment, execution))
-            running.add_done_callback(partial(self._ended, execution))
-            self._running[execution.claim] = running
+            self._run(execution)
         alive = {execution.claim for execution in (*going, *started.decided)}
         # fenced on the way, or lost since: without a call, what is left is decided by recovery
         self.settled([execution.claim for execution in executions if execution.claim not in alive])
+
+    def _run(self, execution: Execution) -> None:
+        running = asyncio.create_task(self._perform(self._deployment, execution))
+        running.add_done_callback(partial(self._ended, execution))
+        self._running[execution.claim] = running
 
     def _ended(self, execution: Execution, running: "asyncio.Task[Outcome]") -> None:
         """Pass the outcome on, however the task ended: also if it was cancelled before its first step."""
@@ -133,12 +208,14 @@ class LaneRunner:
         attempt_id = execution.attempt.attempt_id if execution.attempt else None
         self._settler.put(Settling(execution.claim, attempt_id, outcome))
 
-    def settled(self, claims: Collection[Claim]) -> None:
-        """Make room: these claims were decided, or are not ours any more."""
-        self._heartbeat.drop(claims)
-        for claim in claims:
-            self._running.pop(claim, None)
+    def settled(self, claims: Collection[Claim]) -> bool:
+        """Make room: these claims were decided, or are not ours any more. Returns whether there were any of ours."""
+        ours = [claim for claim in claims if claim in self._running]
+        self._heartbeat.drop(ours)
+        for claim in ours:
+            del self._running[claim]
             self._lost.discard(claim)
+        return bool(ours)
 
     def lost(self, claims: Collection[Claim]) -> None:
         """Stop the local execution of claims whose lease was lost; one that is just being started never begins."""
@@ -151,7 +228,8 @@ class LaneRunner:
                 running.cancel()
 
     async def finish(self, within: float) -> None:
-        """Let running calls end by themselves, then cancel those that have not."""
+        """Let running calls end by themselves, then cancel those that have not; give back what was not started."""
+        self.decline_adopted()
         running = [task for task in self._running.values() if task is not None]
         if not running:
             return

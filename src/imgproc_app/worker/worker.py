@@ -2,22 +2,26 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from attrs import frozen
 
 from imgproc_app.worker.heartbeat import HeartbeatThread
 from imgproc_app.worker.lane import LaneRunner, Perform
 from imgproc_app.worker.loops import Wakeups, each, repeat
-from imgproc_app.worker.settler import Settler
+from imgproc_app.worker.settler import Accept, Settler
 from imgproc_domain.claim import Claim
 from imgproc_domain.ids import WorkerId
 from imgproc_domain.ports.claims import Dispatch, Heartbeat
 from imgproc_domain.ports.wakeups import Listener, Topic
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import IMAGE_TASK_TYPES, MAINTENANCE_TASK_TYPES, TaskType
+from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.configuration import keep, take_over
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.handover import Handover
 from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.reconcile import reconcile_due
 from imgproc_domain.usecases.recover import expire_leases, flush_releases
@@ -60,7 +64,7 @@ class _Worker:
         self._stopping = asyncio.Event()
         self._superseded = False
         self._heartbeat = HeartbeatThread(heartbeat, deployment.limits.lease, self._lost_from_thread)
-        self._settler = Settler(deployment, self._settled, pace.poll)
+        self._settler = Settler(deployment, self._settled, pace.poll, self._offer)
         self._lanes = {task_type: self._lane(task_type, run) for task_type, run in performers.items()}
         self._loops: list[asyncio.Task[None]] = []
         self._settling: asyncio.Task[None] | None = None
@@ -141,10 +145,42 @@ class _Worker:
         wakeups, poll = self._sweep_wakeups, self._pace.sweep
         await repeat(once, wakeups=wakeups, topic=Topic.JOBS, poll=poll, stopping=self._stopping)
 
+    @property
+    def _works(self) -> bool:
+        return not self._stopping.is_set() and not self._superseded
+
     def _settled(self, claims: Sequence[Claim]) -> None:
-        for lane in self._lanes.values():
-            lane.settled(claims)
-        self._wakeups.set_all()
+        # whatever else this made ready rings by itself
+        self._wakeups.set(Topic(t.value) for t, lane in self._lanes.items() if lane.settled(claims))
+
+    @asynccontextmanager
+    async def _offer(self) -> AsyncIterator[tuple[Handover | None, Accept]]:
+        """Keep places in the lanes for what a batch opens, and start what it was given."""
+        room = await self._room()
+        begun = asyncio.get_running_loop().time()
+        places = {task_type: lane.keep() for task_type, lane in self._lanes.items()} if self._works else {}
+        try:
+            yield Handover(self._owner, places, room, begun), self._adopt
+        finally:
+            for task_type, kept in places.items():
+                self._lanes[task_type].give_back(kept)
+
+    def _adopt(self, executions: Sequence[Execution]) -> None:
+        by_type: dict[TaskType, list[Execution]] = defaultdict(list)
+        for execution in executions:
+            by_type[execution.task.task_type].append(execution)
+        for task_type, adopted in by_type.items():
+            # a lane that is being stopped, or has no turns, starts nothing any more
+            lane = self._lanes[task_type]
+            (lane.adopt if self._works else lane.decline)(adopted)
+        self._wakeups.set(Topic(task_type.value) for task_type in by_type)
+
+    async def _room(self) -> int:
+        """Return how many agent tasks may be opened before the backpressure limit holds the others up."""
+        if TaskType.CONTEXT not in self._types or self._deployment.immediate is None:
+            return 0
+        most = self._deployment.limits.lanes.agent_backpressure
+        return most - await self._dispatch.queued(TaskType.CONTEXT, most)
 
     def _lost_from_thread(self, claims: Collection[Claim]) -> None:
         assert self._loop is not None, "the heartbeat starts after the loop is known"
@@ -162,7 +198,8 @@ class ImageProcessingWorker(_Worker):
 
     With a scope to reach the database by, ``home``, it puts its configuration in force when it starts, and from then
     on says that it is alive; superseded by another deployment it settles what it has and takes nothing, until the
-    other one is gone. Without one it works only where no configuration was ever put in force, or its own is.
+    other one is gone. Without one it works only where no configuration was ever put in force, or its own is: it says
+    so when it starts, because it cannot tell later.
     """
 
     def __init__(
@@ -181,7 +218,11 @@ class ImageProcessingWorker(_Worker):
         self._last_release: Scope | None = None
 
     async def start(self) -> None:
-        if self._home is not None:
+        if self._home is None:
+            log.warning(
+                "worker %s has no home: it takes no work while another configuration is in force", self._owner[:8]
+            )
+        else:
             await take_over(self._deployment, self._home)
         await super().start()
         if self._home is not None:
@@ -201,6 +242,8 @@ class ImageProcessingWorker(_Worker):
         self._superseded = superseded
         if superseded:
             log.warning("worker %s takes no work: another deployment's configuration is in force", self._owner[:8])
+            for lane in self._lanes.values():
+                lane.decline_adopted()
         else:
             log.warning("worker %s takes work again: its configuration is in force", self._owner[:8])
             self._wakeups.set_all()

@@ -42,6 +42,10 @@ class GrantStore(Protocol):
         """Return the grants of these logical request keys; unknown keys are missing."""
         ...
 
+    async def get(self, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
+        """Return grants; unknown and foreign ids are missing."""
+        ...
+
     async def lock(self, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
         """Lock grants in id order and return them."""
         ...

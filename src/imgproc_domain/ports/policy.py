@@ -1,6 +1,6 @@
 """The host's say in what may be done."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from imgproc_domain.policy import Decision, Denied, Operation, OperationRequest
 from imgproc_domain.scope import Scope
@@ -35,4 +35,20 @@ class OperationPolicy(Protocol):
         between the policy's commit and its own record of it. Idempotent. False if the policy could not be reached: the
         caller tries again later.
         """
+        ...
+
+
+@runtime_checkable
+class ImmediatePolicy(OperationPolicy, Protocol):
+    """A policy whose answers follow from the request alone: it waits for nothing, keeps nothing and counts nothing.
+
+    Such an answer may be taken where a transaction decides, since nothing outside of it is told or asked.
+    """
+
+    def acquire_now(self, request: OperationRequest) -> Decision:
+        """As `acquire`."""
+        ...
+
+    def commit_now(self, request: OperationRequest, reservation: str) -> Decision:
+        """As `commit`."""
         ...

@@ -5,10 +5,23 @@ from typing import Protocol
 
 from attrs import frozen
 
-from imgproc_domain.ids import JobId, MemeId, TaskId
+from imgproc_domain.ids import JobId, MemeId, Sha256, TaskId
 from imgproc_domain.job import Job, JobStatus
-from imgproc_domain.stage import Stage, TaskType
+from imgproc_domain.stage import ReverseImagePolicy, Stage, TaskType
 from imgproc_domain.task import Task, TaskStatus
+
+
+@frozen
+class PictureVersion:
+    """What an agent is asked about: one picture of one meme under one policy, whatever the configuration."""
+
+    meme_id: MemeId
+    image_sha256: Sha256
+    policy: ReverseImagePolicy
+
+    @classmethod
+    def of(cls, job: Job) -> "PictureVersion":
+        return cls(job.meme_id, job.image_sha256, job.reverse_image_policy)
 
 
 @frozen
@@ -44,8 +57,16 @@ class JobStore(Protocol):
         """Return the job with the highest revision of each meme; memes without one are missing."""
         ...
 
+    async def newest_of(self, versions: Collection[PictureVersion]) -> Mapping[PictureVersion, Job]:
+        """Return the job with the highest revision of each picture version; those without one are missing."""
+        ...
+
     async def active(self, meme_ids: Collection[MemeId]) -> Mapping[MemeId, JobId]:
         """Return the id of each meme's one active job; memes without one are missing."""
+        ...
+
+    async def live(self, ids: Collection[JobId]) -> Collection[JobId]:
+        """Return which of these jobs are live."""
         ...
 
     async def save(self, jobs: Sequence[Job]) -> None:
@@ -65,7 +86,10 @@ class JobStore(Protocol):
 
 class TaskStore(Protocol):
     async def add(self, tasks: Sequence[Task]) -> None:
-        """Insert queued tasks; raises `Conflict` if one of the same target, type and policy is active (I2)."""
+        """Insert tasks, queued or claimed at once.
+
+        Raises `Conflict` if one of the same target, type and policy is active (I2).
+        """
         ...
 
     async def get(self, ids: Collection[TaskId]) -> Mapping[TaskId, Task]:
@@ -74,6 +98,10 @@ class TaskStore(Protocol):
 
     async def busy(self, meme_ids: Collection[MemeId]) -> Sequence[Task]:
         """Return the live leaf tasks of these memes."""
+        ...
+
+    async def last_agents(self, versions: Collection[PictureVersion]) -> Mapping[PictureVersion, Task]:
+        """Return the agent task of the highest revision of each picture version that has one, live or not."""
         ...
 
     async def page(

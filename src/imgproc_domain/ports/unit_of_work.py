@@ -10,6 +10,7 @@ from imgproc_domain.ports.evidence import EvidenceStore
 from imgproc_domain.ports.execution import AttemptStore, GrantStore, ReleaseOutbox, SlotStore
 from imgproc_domain.ports.library import ContextStore, MemeStore, ProductStore
 from imgproc_domain.ports.processing import JobStore, TaskStore
+from imgproc_domain.ports.retention import RetentionStore
 from imgproc_domain.ports.search import GenerationStore, SearchStore
 from imgproc_domain.ports.wakeups import Bell
 from imgproc_domain.scope import Scope
@@ -55,6 +56,8 @@ class Transaction(Protocol):
     def generations(self) -> GenerationStore: ...
     @property
     def configuration(self) -> ConfigurationStore: ...
+    @property
+    def retention(self) -> RetentionStore: ...
     @property
     def bell(self) -> Bell: ...
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import assert_never
 
-from attrs import Factory, define, evolve, frozen
+from attrs import Factory, define, frozen
 
 from imgproc_domain import job as jobs
 from imgproc_domain.claim import drop
@@ -36,7 +36,9 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.stage import TASK_TYPE_OF, ReverseImagePolicy, Stage
 from imgproc_domain.task import Target, Task, TaskStatus
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.permission import acquire_now
 from imgproc_domain.validity import first_stale_stage
+from imgproc_domain.values import evolve
 
 
 @frozen
@@ -49,8 +51,12 @@ class Permit:
 
 @define
 class Plan:
-    """What one transaction writes for its jobs."""
+    """What one transaction writes for its jobs.
 
+    ``room`` is how many agent tasks it may open on an immediate policy's word, without having asked beforehand.
+    """
+
+    room: int = 0
     jobs: dict[JobId, Job] = Factory(dict)
     fresh: set[JobId] = Factory(set)
     tasks: list[Task] = Factory(list)
@@ -82,15 +88,20 @@ class Plan:
 
 def agent_request(job: Job) -> OperationRequest:
     """Return the one logical request of a job revision's agent task: the same whenever and wherever it is asked."""
-    key = f"{job.job_id}:{Stage.AGENT}"
+    return agent_request_for(job.scope, job)
+
+
+def agent_request_for(scope: Scope, made_for: Job | Target) -> OperationRequest:
+    """As `agent_request`: it follows from what never changes about a job, and the targets of its tasks repeat that."""
+    key = f"{made_for.job_id}:{Stage.AGENT}"
     return OperationRequest(
-        scope=job.scope,
+        scope=scope,
         operation=Operation.ANALYSIS_AGENT,
         logical_request_key=key,
-        resource=str(job.meme_id),
+        resource=str(made_for.meme_id),
         task=key,
         source="pipeline",
-        input_digest=f"{job.image_sha256}:{job.reverse_image_policy}:{job.config_fingerprint}",
+        input_digest=f"{made_for.image_sha256}:{made_for.reverse_image_policy}:{made_for.config_fingerprint}",
     )
 
 
@@ -197,8 +208,9 @@ async def write(tx: Transaction, plan: Plan) -> None:
         await tx.releases.add(plan.releases)
     if going:
         await tx.jobs.save(going)
-    if plan.topics:
-        await tx.bell.ring(plan.topics)
+    waiting = {Topic(task.task_type.value) for task in plan.tasks if task.status is TaskStatus.QUEUED}
+    if topics := plan.topics | waiting:
+        await tx.bell.ring(topics)
 
 
 def _apply(
@@ -220,18 +232,17 @@ def _apply(
             plan.put(job, jobs.close(job, diagnosis, now), now)
         case Renew(diagnosis):
             plan.put(job, jobs.close(job, diagnosis, now), now)
-            plan.open(
-                open_revision(
-                    deployment,
-                    facts.config,
-                    job.scope,
-                    job.meme_id,
-                    job.revision + 1,
-                    job.image_sha256,
-                    job.reverse_image_policy,
-                    now,
-                )
+            following = open_revision(
+                deployment,
+                facts.config,
+                job.scope,
+                job.meme_id,
+                job.revision + 1,
+                job.image_sha256,
+                job.reverse_image_policy,
+                now,
             )
+            plan.open(jobs.withhold(following, job.withheld))
             plan.topics.add(Topic.JOBS)
         case _:
             assert_never(decision)
@@ -244,6 +255,10 @@ def _open(
     if stage is not Stage.AGENT:
         _give_task(plan, deployment, before, job, stage, None, now)
         return
+    if permit is None and plan.room > 0 and deployment.immediate is not None:
+        plan.room -= 1
+        request = agent_request(job)
+        permit = Permit(request, acquire_now(deployment.immediate, request))
     match permit.permission if permit else None:
         case None:
             until = deployment.limits.next_look(job.updated_at, now) if permit else now
@@ -274,7 +289,6 @@ def _give_task(
     )
     plan.tasks.append(task)
     plan.put(before, jobs.open_stage(job, stage, task.task_id, now), now)
-    plan.topics.add(Topic(task.task_type.value))
     plan.events.append(StageOpened(job.scope, job.job_id, stage, task.task_id))
     if grant is not None:
         plan.grants.append(grant)

@@ -1,10 +1,11 @@
 """Claim tasks with their lane slots, and bind each claim to the attempt it will run."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import assert_never
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from imgproc_domain import attempt as attempts
 from imgproc_domain.attempt import (
@@ -25,8 +26,8 @@ from imgproc_domain.context import Context, is_described_by_person
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import Conflict
 from imgproc_domain.events import TaskClaimed
-from imgproc_domain.ids import AttemptId, JobId, MemeId, Sha256, WorkerId
-from imgproc_domain.job import Job
+from imgproc_domain.grant import Grant
+from imgproc_domain.ids import AttemptId, GrantId, JobId, MemeId, Sha256, WorkerId
 from imgproc_domain.lane import Slot
 from imgproc_domain.meme import Meme
 from imgproc_domain.outcome import AlreadyValid, Failed, Outcome, Unknown
@@ -36,17 +37,18 @@ from imgproc_domain.stage import IMAGE_TASK_TYPES, LANE_OF, Lane, TaskType
 from imgproc_domain.task import Task
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.points import Point
+from imgproc_domain.values import evolve
 
 
-@frozen
+@frozen(slots=False)
 class Execution:
     """One claimed task, ready to run: what it works on, as read in the claiming transaction.
 
     ``outcome`` is set where the claim itself decided: the task is settled without running. ``look_up`` asks the
     provider for the attempt's result instead of starting a call, which may be under way until ``maybe_running_until``
     (the database's time; None once it cannot be). ``begun`` is the event loop's time before
-    ``external_started`` was persisted, from which the hard deadline counts. Maintenance tasks have neither attempt nor
-    meme.
+    ``external_started`` was persisted, from which the hard deadline counts: a pure local call is started by its claim.
+    ``reservation`` is what an agent task's grant holds at the policy. Maintenance tasks have neither attempt nor meme.
     """
 
     task: Task
@@ -56,6 +58,7 @@ class Execution:
     outcome: Outcome | None = None
     look_up: bool = False
     maybe_running_until: datetime | None = None
+    reservation: str | None = None
     begun: float | None = None
 
     @property
@@ -72,12 +75,15 @@ async def claim_tasks(
     """
 
     async def once() -> Sequence[Execution]:
+        begun = asyncio.get_running_loop().time()
         async with deployment.uow.begin(scope) as tx:
-            return await _claim(tx, deployment, task_type, limit, owner)
+            return await _claim(tx, deployment, task_type, limit, owner, begun)
 
     executions = await decided_again(once)
     if executions:
         deployment.passed(Point.TASK_CLAIMED)
+    if any(execution.begun is not None for execution in executions):
+        deployment.passed(Point.EXTERNAL_STARTED)
     for execution in executions:
         task = execution.task
         deployment.observer.note(TaskClaimed(scope, task.task_id, task_type, task.lease.generation))
@@ -85,7 +91,7 @@ async def claim_tasks(
 
 
 async def _claim(
-    tx: Transaction, deployment: Deployment, task_type: TaskType, limit: int, owner: WorkerId
+    tx: Transaction, deployment: Deployment, task_type: TaskType, limit: int, owner: WorkerId, begun: float
 ) -> Sequence[Execution]:
     if task_type in IMAGE_TASK_TYPES and await deployment.is_superseded(tx):
         return ()
@@ -97,31 +103,44 @@ async def _claim(
     if not tasks:
         return ()
     if slots:
-        await tx.slots.hold([_held(slot, task) for slot, task in zip(slots, tasks, strict=False)])
+        await tx.slots.hold([held(slot, task) for slot, task in zip(slots, tasks, strict=False)])
     if task_type not in IMAGE_TASK_TYPES:
         return [Execution(task) for task in tasks]
-    return await _bind(tx, deployment, tasks)
+    return await _bind(tx, deployment, task_type, tasks, begun)
 
 
-def _held(slot: Slot, task: Task) -> Slot:
+def held(slot: Slot, task: Task) -> Slot:
+    """Return the slot as held under a task's current claim."""
     return evolve(slot, scope=task.scope, task_id=task.task_id, generation=task.lease.generation, free_at=None)
 
 
-async def _bind(tx: Transaction, deployment: Deployment, tasks: Sequence[Task]) -> Sequence[Execution]:
+@frozen
+class _Read:
+    """What binding claims to attempts reads; ``begun`` is the event loop's time before the transaction began."""
+
+    memes: Mapping[MemeId, Meme]
+    contexts: Mapping[MemeId, Context]
+    owners: Collection[JobId]
+    grants: Mapping[GrantId, Grant]
+    now: datetime
+    begun: float
+
+
+async def _bind(
+    tx: Transaction, deployment: Deployment, task_type: TaskType, tasks: Sequence[Task], begun: float
+) -> Sequence[Execution]:
     """Give each claimed leaf task its attempt: a new one, or the one that an earlier claim left."""
     targets = [task.target for task in tasks if task.target]
     meme_ids = {target.meme_id for target in targets}
     memes = await tx.memes.get(meme_ids)
-    contexts = await tx.contexts.get(meme_ids)
-    owners = await tx.jobs.get({target.job_id for target in targets})
+    contexts = await tx.contexts.get(meme_ids) if task_type is not TaskType.VISUAL else {}
+    owners = await tx.jobs.live({target.job_id for target in targets})
+    grants = await tx.grants.get([task.grant_id for task in tasks if task.grant_id])
     last = await tx.attempts.last([task.task_id for task in tasks])
-    now = await tx.now()
+    read = _Read(memes, contexts, owners, grants, await tx.now(), begun)
     fresh: list[Attempt] = []
     changed: list[tuple[AttemptStatus, Attempt]] = []
-    executions = [
-        _resume(deployment, task, last.get(task.task_id), memes, contexts, owners, now, fresh, changed)
-        for task in tasks
-    ]
+    executions = [_resume(deployment, task, last.get(task.task_id), read, fresh, changed) for task in tasks]
     written = await tx.attempts.save(changed) if changed else ()
     if len(written) != len(changed):
         raise Conflict("an attempt was moved by somebody else although its task was just claimed")
@@ -134,37 +153,43 @@ def _resume(
     deployment: Deployment,
     task: Task,
     last: Attempt | None,
-    memes: Mapping[MemeId, Meme],
-    contexts: Mapping[MemeId, Context],
-    owners: Mapping[JobId, Job],
-    now: datetime,
+    read: _Read,
     fresh: list[Attempt],
     changed: list[tuple[AttemptStatus, Attempt]],
 ) -> Execution:
     assert task.target is not None, "leaf tasks have a target"
-    meme = memes.get(task.target.meme_id)
-    context = contexts.get(task.target.meme_id)
+    meme, context = read.memes.get(task.target.meme_id), read.contexts.get(task.target.meme_id)
+    grant = read.grants.get(task.grant_id) if task.grant_id else None
     decision = resume(last, provable(deployment, task, last))
+    outcome = _without_call(deployment, task, meme, context, read.owners, decision)
+    execution = Execution(task, None, meme, context, outcome, reservation=grant.reservation if grant else None)
     match decision:
         case Begin():
-            attempt = _prepare(deployment, task, context, last.attempt_no + 1 if last else 1, now)
-            fresh.append(attempt)
+            execution = prepare(deployment, execution, last.attempt_no + 1 if last else 1, read.now, read.begun)
+            fresh.append(attempt_of(execution))
+            return execution
         case Repeat(lost):
             reason = Diagnosis(ErrorCode.LEASE_LOST, "the worker was lost during a local call, which is repeated")
-            changed.append((lost.status, attempts.fail(lost, reason, now)))
-            attempt = _prepare(deployment, task, context, lost.attempt_no + 1, now)
-            fresh.append(attempt)
+            changed.append((lost.status, attempts.fail(lost, reason, read.now)))
+            execution = prepare(deployment, execution, lost.attempt_no + 1, read.now, read.begun)
+            fresh.append(attempt_of(execution))
+            return execution
         case Continue(kept) | LookUp(kept) | GiveUp(kept):
             attempt = evolve(kept, generation=task.lease.generation)
             changed.append((kept.status, attempt))
+            if not isinstance(decision, LookUp):
+                return evolve(execution, attempt=attempt)
+            deadline = attempt.hard_deadline_at
+            running = deadline if deadline and read.now < deadline else None
+            return evolve(execution, attempt=attempt, look_up=True, maybe_running_until=running)
         case _:
             assert_never(decision)
-    outcome = _without_call(deployment, task, meme, context, owners, decision)
-    if not isinstance(decision, LookUp):
-        return Execution(task, attempt, meme, context, outcome)
-    deadline = attempt.hard_deadline_at
-    running = deadline if deadline and now < deadline else None
-    return Execution(task, attempt, meme, context, outcome, look_up=True, maybe_running_until=running)
+
+
+def attempt_of(execution: Execution) -> Attempt:
+    """Return the attempt of a leaf task's execution."""
+    assert execution.attempt is not None, "leaf executions have an attempt"
+    return execution.attempt
 
 
 def provable(deployment: Deployment, task: Task, attempt: Attempt | None) -> Replay:
@@ -180,7 +205,7 @@ def _without_call(
     task: Task,
     meme: Meme | None,
     context: Context | None,
-    owners: Mapping[JobId, Job],
+    owners: Collection[JobId],
     decision: Resumption,
 ) -> Outcome | None:
     """Return how the task ends if it must not run, let alone cost money; None if it runs."""
@@ -201,18 +226,21 @@ def _without_call(
     return None
 
 
-def _is_over(task: Task, meme: Meme | None, owners: Mapping[JobId, Job]) -> bool:
+def _is_over(task: Task, meme: Meme | None, owners: Collection[JobId]) -> bool:
     """Whether nothing the task could make would be kept."""
     target = task.target
     assert target is not None, "leaf tasks have a target"
-    job = owners.get(target.job_id)
     same = meme is not None and meme.exists and meme.picture.sha256 == target.image_sha256
-    return not same or job is None or not job.live
+    return not same or target.job_id not in owners
 
 
-def _prepare(deployment: Deployment, task: Task, context: Context | None, number: int, now: datetime) -> Attempt:
-    ids = deployment.ids
-    return Attempt(
+def prepare(deployment: Deployment, execution: Execution, number: int, now: datetime, begun: float) -> Execution:
+    """Give an execution the attempt of this number, which the caller adds.
+
+    That of a pure local call, which needs no grant and can always be repeated, is started at once if it is to run.
+    """
+    ids, task = deployment.ids, execution.task
+    attempt = Attempt(
         scope=task.scope,
         task_id=task.task_id,
         attempt_no=number,
@@ -221,9 +249,14 @@ def _prepare(deployment: Deployment, task: Task, context: Context | None, number
         session_id=ids.secret(),
         generation=task.lease.generation,
         status=AttemptStatus.PREPARED,
-        input_digest=input_digest(deployment.config, task, context),
+        input_digest=input_digest(deployment.config, task, execution.context),
         created_at=now,
     )
+    local = task.task_type is not TaskType.CONTEXT and deployment.replay(task.task_type) is Replay.SAFE
+    if not local or execution.outcome is not None:
+        return evolve(execution, attempt=attempt)
+    started = attempts.start_external(attempt, now, now + deployment.hard_deadline(task.task_type))
+    return evolve(execution, attempt=started, begun=begun)
 
 
 def input_digest(config: ProcessingConfig, task: Task, context: Context | None) -> Sha256:

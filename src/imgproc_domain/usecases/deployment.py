@@ -15,7 +15,7 @@ from imgproc_domain.ports.blobs import BlobStore
 from imgproc_domain.ports.ids import Ids
 from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
 from imgproc_domain.ports.observer import Observer
-from imgproc_domain.ports.policy import OperationPolicy
+from imgproc_domain.ports.policy import ImmediatePolicy, OperationPolicy
 from imgproc_domain.ports.unit_of_work import Transaction, UnitOfWork
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.stage import TaskType
@@ -74,6 +74,12 @@ class Deployment:
         """Whether another configuration than this process's own is in force, so that it must execute nothing."""
         return (await self.decides_with(tx)).fingerprint != self.config.fingerprint
 
+    @cached_property
+    def immediate(self) -> ImmediatePolicy | None:
+        """The policy, if its answers may be taken where a transaction decides."""
+        policy = self.policy
+        return policy if isinstance(policy, ImmediatePolicy) and _answers_alike(type(policy)) else None
+
     def replay(self, task_type: TaskType) -> Replay:
         """What recovery may assume about a lost call of this type; maintenance tasks only write rows."""
         match task_type:
@@ -97,6 +103,15 @@ class Deployment:
                 return self.text.hard_deadline
             case TaskType.CACHE:
                 return timedelta(hours=1)
+
+
+def _answers_alike(policy: type) -> bool:
+    """Whether no subclass changed what is asked and left what answers at once: that would not be its own answer."""
+
+    def depth(name: str) -> int:
+        return next((i for i, cls in enumerate(policy.__mro__) if name in vars(cls)), 0)
+
+    return depth("acquire_now") <= depth("acquire") and depth("commit_now") <= depth("commit")
 
 
 async def decided_again(work: Callable[[], Awaitable[T]]) -> T:

@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator
 
-from attrs import evolve
-
 from imgproc_domain.context import Context, ContextStatus, Description, Origin, Provenance
 from imgproc_domain.errors import ContextConflict, MemeNotFound
 from imgproc_domain.ids import MemeId
@@ -19,6 +17,7 @@ from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.ingest import take_in
 from imgproc_domain.usecases.permitted import expect_permission, permitted
 from imgproc_domain.usecases.submit import Submitted, submit_locked
+from imgproc_domain.values import evolve
 
 
 async def edit_context(

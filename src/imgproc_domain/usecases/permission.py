@@ -5,7 +5,7 @@ import logging
 from typing import Final
 
 from imgproc_domain.policy import Decision, DenialReason, Denied, Granted, Operation, OperationRequest
-from imgproc_domain.ports.policy import OperationPolicy
+from imgproc_domain.ports.policy import ImmediatePolicy, OperationPolicy
 from imgproc_domain.scope import Scope
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,24 @@ async def acquire(policy: OperationPolicy, request: OperationRequest) -> Decisio
             return _parsed(await policy.acquire(request))
     except Exception as error:
         log.exception("the operation policy failed to acquire")
+        return _unavailable(error)
+
+
+def acquire_now(policy: ImmediatePolicy, request: OperationRequest) -> Decision:
+    """As `acquire`, of a policy that answers from the request alone."""
+    try:
+        return _parsed(policy.acquire_now(request))
+    except Exception as error:
+        log.exception("the operation policy failed to acquire")
+        return _unavailable(error)
+
+
+def commit_now(policy: ImmediatePolicy, request: OperationRequest, reservation: str) -> Decision:
+    """As `commit`, of a policy that answers from the request alone."""
+    try:
+        return _parsed(policy.commit_now(request, reservation))
+    except Exception as error:
+        log.exception("the operation policy failed to commit")
         return _unavailable(error)
 
 

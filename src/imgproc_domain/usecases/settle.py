@@ -1,6 +1,6 @@
 """Write back outcomes, or nothing: one transaction for a batch of one scope, decided item by item."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from attrs import Factory, define
@@ -10,17 +10,18 @@ from imgproc_domain import job as jobs
 from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.claim import Claim
 from imgproc_domain.context import Context, is_described_by_person
-from imgproc_domain.diagnosis import ErrorCode
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import ConfigurationUnreadable, Conflict
-from imgproc_domain.events import Event, TaskSettled, WriteBackFenced
+from imgproc_domain.events import Event, TaskClaimed, TaskSettled, WriteBackFenced
 from imgproc_domain.grant import GrantStatus
 from imgproc_domain.ids import JobId, MemeId, TaskId
-from imgproc_domain.job import Job
+from imgproc_domain.job import Job, JobStatus
 from imgproc_domain.meme import Meme
 from imgproc_domain.outcome import Blocked, Unknown, diagnosis_of, kind_of
 from imgproc_domain.policy import Denied
 from imgproc_domain.ports.evidence import LateResult
 from imgproc_domain.ports.execution import Release
+from imgproc_domain.ports.processing import PictureVersion
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.ports.wakeups import Topic
 from imgproc_domain.product import ContextProduct, TextProduct, VisualProduct
@@ -28,9 +29,12 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.settlement import Fenced, GrantFate, Locked, Settled, Settling
 from imgproc_domain.settlement import settle as decide
 from imgproc_domain.stage import Lane, Stage
+from imgproc_domain.submission import why_withheld
 from imgproc_domain.task import Task, TaskStatus
 from imgproc_domain.usecases.advance import Plan, extend, write
+from imgproc_domain.usecases.claim import Execution, attempt_of
 from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.handover import Handover, hand_over
 from imgproc_domain.usecases.points import Point
 
 
@@ -45,8 +49,11 @@ class Batch:
     before: dict[TaskId, AttemptStatus] = Factory(dict)
     memes: Mapping[MemeId, Meme] = Factory(dict)
     contexts: Mapping[MemeId, Context] = Factory(dict)
+    current: dict[MemeId, Context] = Factory(dict)
     events: list[Event] = Factory(list)
     late: list[LateResult] = Factory(list)
+    handover: Handover | None = None
+    executions: list[Execution] = Factory(list)
 
 
 async def settle(deployment: Deployment, scope: Scope, items: Sequence[Settling]) -> Sequence[Settled | Fenced]:
@@ -54,19 +61,31 @@ async def settle(deployment: Deployment, scope: Scope, items: Sequence[Settling]
 
     It is kept as evidence that a result came late: at most one row a claim, without what it would have written.
     """
+    answers, _ = await settle_and_claim(deployment, scope, items, None)
+    return answers
 
-    async def once() -> tuple[Sequence[Settled | Fenced], list[Event]]:
+
+async def settle_and_claim(
+    deployment: Deployment, scope: Scope, items: Sequence[Settling], handover: Handover | None
+) -> tuple[Sequence[Settled | Fenced], Sequence[Execution]]:
+    """As `settle`; what it opens, and the worker has room for, is claimed in the same transaction and returned."""
+
+    async def once() -> tuple[Sequence[Settled | Fenced], Batch, Plan]:
         async with deployment.uow.begin(scope) as tx:
             answers, batch, now = await _decide(tx, deployment, items)
+            batch.handover = handover
             plan = await apply(tx, deployment, batch, now)
             await tx.evidence.note(batch.late)
-            return answers, [*batch.events, *plan.events]
+            return answers, batch, plan
 
-    answers, events = await decided_again(once)
+    answers, batch, plan = await decided_again(once)
     deployment.passed(Point.SETTLED)
-    for event in events:
+    for event in [*batch.events, *plan.events]:
         deployment.observer.note(event)
-    return answers
+    for execution in batch.executions:
+        task = execution.task
+        deployment.observer.note(TaskClaimed(scope, task.task_id, task.task_type, task.lease.generation))
+    return answers, batch.executions
 
 
 async def _decide(
@@ -76,11 +95,12 @@ async def _decide(
     last = await tx.attempts.last(tasks.keys())
     batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})
     batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target})
-    batch.contexts = await tx.contexts.get(batch.memes.keys())
+    described = {t.target.meme_id for t in tasks.values() if t.target and t.stage is not Stage.VISUAL}
+    batch.contexts = await tx.contexts.get(described)
     now = await tx.now()
     answers: list[Settled | Fenced] = []
     # an item sees what those before it in the batch write, as if each had its own transaction
-    current = dict(batch.contexts)
+    batch.current = current = dict(batch.contexts)
     for item in items:
         answer = decide(item, _locked(item.claim, tasks, last, batch.memes, current), now, deployment.limits.retry)
         answers.append(answer)
@@ -153,11 +173,15 @@ async def apply(tx: Transaction, deployment: Deployment, batch: Batch, now: date
             raise Conflict("an attempt was moved by somebody else although its task is locked")
     if batch.settled:
         await tx.claims.save([s.task for s in batch.settled])
-    plan = Plan()
+    plan = Plan(room=batch.handover.room if batch.handover else 0)
     await _settle_grants(tx, batch, plan, now)
     await _end_stages(tx, deployment, batch, plan, now)
-    await write(tx, plan)
     await _free_slots(tx, batch)
+    if batch.handover is not None:
+        batch.executions = await hand_over(tx, deployment, batch.handover, plan, batch.memes, batch.current, now)
+    await write(tx, plan)
+    if batch.executions:
+        await tx.attempts.add([attempt_of(execution) for execution in batch.executions])
     again = {Topic(s.task.task_type.value) for s in batch.settled if s.task.status is TaskStatus.QUEUED}
     if again:
         await tx.bell.ring(again)
@@ -181,7 +205,9 @@ async def _write_contexts(tx: Transaction, batch: Batch, described: Sequence[Con
     """Write contexts; where the embeddable text changed, so does what can be found, in this transaction."""
     after = [_context(tx.scope, product, batch.contexts.get(product.meme_id), now) for product in described]
     await tx.contexts.put(after)
-    changed = [c.meme_id for c in after if _hash(batch.contexts.get(c.meme_id)) != c.metadata_hash]
+    # what never had a context was never embedded: nothing of it can be found, now or again
+    known = [context for context in after if context.meme_id in batch.contexts]
+    changed = [c.meme_id for c in known if batch.contexts[c.meme_id].metadata_hash != c.metadata_hash]
     if changed:
         await tx.search.refresh(changed)
 
@@ -196,10 +222,6 @@ def _context(scope: Scope, product: ContextProduct, before: Context | None, now:
         provenance=product.provenance,
         updated_at=now,
     )
-
-
-def _hash(context: Context | None) -> object:
-    return context.metadata_hash if context else None
 
 
 async def _settle_grants(tx: Transaction, batch: Batch, plan: Plan, now: datetime) -> None:
@@ -220,22 +242,26 @@ async def _settle_grants(tx: Transaction, batch: Batch, plan: Plan, now: datetim
 
 async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, plan: Plan, now: datetime) -> None:
     """A stage ends with its task, and the job's next step is decided, in this same transaction."""
-    over = {s.task.target.job_id: s.task for s in batch.settled if s.task.target and not s.task.live}
+    ended_tasks = [s.task for s in batch.settled if s.task.target and not s.task.live]
+    over = {task.target.job_id: task for task in ended_tasks if task.target}
     if not over:
         return
+    undecided = _undecided(ended_tasks)
+    waiting = await tx.jobs.active({version.meme_id for version in undecided}) if undecided else {}
     due: list[Job] = []
     given_up: set[JobId] = set()
-    for job_id, job in (await tx.jobs.lock(over.keys())).items():
-        task = over[job_id]
-        if not job.live or task.stage is None or job.stage(task.stage).task_id != task.task_id:
+    for job_id, job in (await tx.jobs.lock({*over, *waiting.values()})).items():
+        task = _awaited(job, over)
+        ended = _end_stage(job, task, batch, now) if task else job
+        after = _withheld(ended, undecided)
+        if task is None and after is job:
             continue
-        ended = _end_stage(job, task, batch, now)
-        if ended is job:
+        if ended is job and task is not None:
             given_up.add(job_id)
-        if ended.live:
-            due.append(ended)
+        if after.live:
+            due.append(after)
         else:
-            plan.put(job, ended, now)
+            plan.put(job, after, now)
     try:
         await extend(tx, deployment, plan, due, batch.memes, {}, now, given_up)
     except ConfigurationUnreadable:
@@ -244,6 +270,33 @@ async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, pla
         # a result that was paid for is written all the same: the version in force finds these jobs due, and decides
         for job in due:
             plan.put(job, job, now)
+
+
+def _undecided(over: Collection[Task]) -> dict[PictureVersion, Diagnosis]:
+    """Return what the agent may have been asked without anybody knowing its answer.
+
+    No other job of the same picture makes that call again, also if it only waits for this one (I9).
+    """
+    found = {}
+    for task in over:
+        withheld = why_withheld(task)
+        if task.stage is Stage.AGENT and task.target is not None and withheld is not None:
+            target = task.target
+            found[PictureVersion(target.meme_id, target.image_sha256, target.reverse_image_policy)] = withheld
+    return found
+
+
+def _withheld(job: Job, undecided: Mapping[PictureVersion, Diagnosis]) -> Job:
+    if not job.live or job.stage(Stage.AGENT).status is not JobStatus.QUEUED:
+        return job
+    return jobs.withhold(job, undecided.get(PictureVersion.of(job)))
+
+
+def _awaited(job: Job, over: Mapping[JobId, Task]) -> Task | None:
+    """Return the task that has ended and that a stage of the live job waited for, if any."""
+    task = over.get(job.job_id)
+    ours = task is not None and task.stage is not None and job.stage(task.stage).task_id == task.task_id
+    return task if ours and job.live else None
 
 
 def _end_stage(job: Job, task: Task, batch: Batch, now: datetime) -> Job:

@@ -5,9 +5,9 @@ call.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from imgproc_domain import attempt as attempts
 from imgproc_domain import grant as grants
@@ -15,19 +15,19 @@ from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.claim import Fence
 from imgproc_domain.errors import Conflict
 from imgproc_domain.events import GrantMoved, WriteBackFenced
-from imgproc_domain.grant import Grant, GrantStatus
-from imgproc_domain.ids import GrantId, TaskId
+from imgproc_domain.grant import GrantStatus
 from imgproc_domain.outcome import Blocked
-from imgproc_domain.policy import Denied, OperationRequest
+from imgproc_domain.policy import Decision, Denied, OperationRequest
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import Lane
 from imgproc_domain.task import why_fenced
-from imgproc_domain.usecases.advance import agent_request
-from imgproc_domain.usecases.claim import Execution
+from imgproc_domain.usecases.advance import agent_request_for
+from imgproc_domain.usecases.claim import Execution, attempt_of
 from imgproc_domain.usecases.deployment import Deployment
-from imgproc_domain.usecases.permission import commit
+from imgproc_domain.usecases.permission import commit, commit_now
 from imgproc_domain.usecases.points import Point
+from imgproc_domain.values import evolve
 
 
 @frozen
@@ -45,13 +45,18 @@ async def start(deployment: Deployment, scope: Scope, executions: Sequence[Execu
         DatabaseUnavailable: nothing of this batch may be called; its leases run out and recovery decides.
     """
     decided = [e for e in executions if e.outcome is not None]
-    adopted = [e for e in executions if e.outcome is None and (e.look_up or e.attempt is None)]
-    going = [e for e in executions if e.outcome is None and not e.look_up and e.attempt is not None]
+    adopted = [e for e in executions if e.outcome is None and not _to_start(e)]
+    going = [e for e in executions if e.outcome is None and _to_start(e)]
     if any(e.task.grant_id for e in going):
         going, blocked = await _commit_grants(deployment, scope, going)
         decided.extend(blocked)
     running = await _start_external(deployment, scope, going) if going else []
     return Started((*running, *adopted), tuple(decided))
+
+
+def _to_start(execution: Execution) -> bool:
+    """Whether a call is still to be announced: a look-up makes none, and the claim has started a pure local one."""
+    return not execution.look_up and execution.attempt is not None and execution.begun is None
 
 
 async def _commit_grants(
@@ -60,10 +65,7 @@ async def _commit_grants(
     """Commit at the policy, then persist it. Returns the executions that go on and those that are blocked."""
     waiting = [e for e in executions if _needs_commit(e)]
     ready = [e for e in executions if not _needs_commit(e)]
-    async with deployment.uow.begin(scope) as tx:
-        held = await tx.grants.lock([e.task.grant_id for e in waiting if e.task.grant_id])
-        requests = await _requests(tx, waiting)
-    answers = await asyncio.gather(*(_commit(deployment, held, requests, e) for e in waiting))
+    answers = await _commit(deployment, waiting)
     blocked = [evolve(e, outcome=Blocked(a)) for e, a in zip(waiting, answers, strict=True) if a is not None]
     granted = [e for e, a in zip(waiting, answers, strict=True) if a is None]
     if granted:
@@ -77,22 +79,21 @@ def _needs_commit(execution: Execution) -> bool:
     return execution.task.grant_id is not None and attempt is not None and attempt.status is AttemptStatus.PREPARED
 
 
-async def _requests(tx: Transaction, executions: Sequence[Execution]) -> Mapping[TaskId, OperationRequest]:
-    targets = {e.task.task_id: e.task.target for e in executions if e.task.target}
-    jobs = await tx.jobs.get({target.job_id for target in targets.values()})
-    return {task_id: agent_request(jobs[target.job_id]) for task_id, target in targets.items()}
+async def _commit(deployment: Deployment, executions: Sequence[Execution]) -> list[Denied | None]:
+    asked = [_asked(execution) for execution in executions]
+    answers: Sequence[Decision]
+    if deployment.immediate is not None:
+        answers = [commit_now(deployment.immediate, request, reservation) for request, reservation in asked]
+    else:
+        answers = await asyncio.gather(*(commit(deployment.policy, *question) for question in asked))
+    return [answer if isinstance(answer, Denied) else None for answer in answers]
 
 
-async def _commit(
-    deployment: Deployment,
-    held: Mapping[GrantId, Grant],
-    requests: Mapping[TaskId, OperationRequest],
-    execution: Execution,
-) -> Denied | None:
-    assert execution.task.grant_id is not None, "agent tasks have a grant"
-    grant = held[execution.task.grant_id]
-    answer = await commit(deployment.policy, requests[execution.task.task_id], grant.reservation)
-    return answer if isinstance(answer, Denied) else None
+def _asked(execution: Execution) -> tuple[OperationRequest, str]:
+    task = execution.task
+    assert task.target is not None, "agent tasks have a target"
+    assert execution.reservation is not None, "the claim read the grant of its task"
+    return agent_request_for(task.scope, task.target), execution.reservation
 
 
 async def _persist_grants(deployment: Deployment, scope: Scope, executions: Sequence[Execution]) -> list[Execution]:
@@ -104,7 +105,7 @@ async def _persist_grants(deployment: Deployment, scope: Scope, executions: Sequ
         moved = [grants.commit(g, now) for g in locked.values() if g.status is GrantStatus.ACQUIRED]
         if moved:
             await tx.grants.save(moved)
-        after = await _save(tx, current, [attempts.commit_grant(_attempt(e)) for e in current])
+        after = await _save(tx, current, [attempts.commit_grant(attempt_of(e)) for e in current])
     deployment.passed(Point.GRANT_COMMITTED)
     for grant in moved:
         deployment.observer.note(GrantMoved(scope, grant.task_id, grant.status))
@@ -121,7 +122,7 @@ async def _start_external(deployment: Deployment, scope: Scope, executions: Sequ
             tx,
             current,
             [
-                attempts.start_external(_attempt(e), now, now + deployment.hard_deadline(e.task.task_type))
+                attempts.start_external(attempt_of(e), now, now + deployment.hard_deadline(e.task.task_type))
                 for e in current
             ],
         )
@@ -155,12 +156,7 @@ def fenced(execution: Execution, reason: Fence) -> WriteBackFenced:
 
 async def _save(tx: Transaction, executions: Sequence[Execution], after: Sequence[Attempt]) -> list[Execution]:
     pairs = list(zip(executions, after, strict=True))
-    written = set(await tx.attempts.save([(_attempt(e).status, attempt) for e, attempt in pairs]) if pairs else ())
+    written = set(await tx.attempts.save([(attempt_of(e).status, attempt) for e, attempt in pairs]) if pairs else ())
     if len(written) != len(pairs):
         raise Conflict("an attempt was moved by somebody else although its claim is current")
     return [evolve(e, attempt=attempt) for e, attempt in pairs]
-
-
-def _attempt(execution: Execution) -> Attempt:
-    assert execution.attempt is not None, "leaf executions have an attempt"
-    return execution.attempt

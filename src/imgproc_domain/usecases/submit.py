@@ -1,19 +1,32 @@
 """Create or reuse jobs: the one way in for upload, replacement, seeding and explicit retries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from attrs import frozen
 
 from imgproc_domain import job as jobs
 from imgproc_domain.config import ProcessingConfig
+from imgproc_domain.diagnosis import Diagnosis
 from imgproc_domain.errors import GenerationPolicyConflict, MemeNotFound
 from imgproc_domain.ids import JobId, MemeId
 from imgproc_domain.job import Job
 from imgproc_domain.meme import Meme
+from imgproc_domain.ports.processing import PictureVersion
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
-from imgproc_domain.submission import Conflict, NewRevision, Reuse, Signature, Submission, Verdict, decide
+from imgproc_domain.submission import (
+    Conflict,
+    Mode,
+    NewRevision,
+    Reuse,
+    Signature,
+    Submission,
+    Verdict,
+    asks_for_tried,
+    decide,
+    why_withheld,
+)
 from imgproc_domain.usecases.advance import Plan, extend, open_revision, write
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.validity import first_stale_stage
@@ -53,11 +66,14 @@ async def submit_locked(
     verdicts = await _decide(tx, config, submissions, memes)
     closing = [v.closes.job_id for v in verdicts.values() if isinstance(v, NewRevision) and v.closes]
     locked = await tx.jobs.lock(closing) if closing else {}
+    first = {s.meme_id: s for s in reversed(submissions)}
+    withheld = await _withheld(tx, first.values(), memes, verdicts)
     plan = Plan()
-    for meme_id, submission in {s.meme_id: s for s in reversed(submissions)}.items():
+    for meme_id, submission in first.items():
         verdict = verdicts.get(meme_id)
         if isinstance(verdict, NewRevision):
-            _open(plan, deployment, config, submission, memes[submission.meme_id], verdict, locked, now)
+            diagnosis = withheld.get(meme_id)
+            _open(plan, deployment, config, submission, memes[meme_id], verdict, diagnosis, locked, now)
     fresh = [plan.jobs[job_id] for job_id in plan.fresh]
     if fresh:
         await extend(tx, deployment, plan, fresh, memes, {}, now)
@@ -71,18 +87,48 @@ async def _decide(
 ) -> dict[MemeId, Verdict]:
     newest = await tx.jobs.newest(memes.keys())
     products = await tx.products.stamps([meme_id for meme_id in memes if meme_id in newest])
+    present = [s for s in submissions if s.meme_id in memes and memes[s.meme_id].exists]
+    targets = [PictureVersion(s.meme_id, memes[s.meme_id].picture.sha256, s.policy) for s in present]
+    asking = [
+        target
+        for target, s in zip(targets, present, strict=True)
+        if asks_for_tried(newest.get(s.meme_id), target.image_sha256, s.policy, s.mode)
+    ]
+    tried = await tx.jobs.newest_of(asking) if asking else {}
     verdicts: dict[MemeId, Verdict] = {}
-    for submission in submissions:
-        meme = memes.get(submission.meme_id)
-        if meme is None or not meme.exists:
-            continue
-        sha256 = meme.picture.sha256
-        stored = products.get(meme.meme_id)
-        stale = first_stale_stage(sha256, config, submission.policy, stored) if stored else True
-        wanted = Signature(sha256, submission.policy, config.fingerprint)
-        job = newest.get(meme.meme_id)
-        verdicts[meme.meme_id] = decide(job, wanted, submission.mode, all_valid=stale is None)
+    for target, s in zip(targets, present, strict=True):
+        stored = products.get(s.meme_id)
+        stale = first_stale_stage(target.image_sha256, config, s.policy, stored) if stored else True
+        wanted = Signature(target.image_sha256, s.policy, config.fingerprint)
+        job = newest.get(s.meme_id)
+        verdicts[s.meme_id] = decide(job, wanted, s.mode, all_valid=stale is None, tried=tried.get(target))
     return verdicts
+
+
+async def _withheld(
+    tx: Transaction,
+    submissions: Iterable[Submission],
+    memes: Mapping[MemeId, Meme],
+    verdicts: Mapping[MemeId, Verdict],
+) -> Mapping[MemeId, Diagnosis]:
+    """Return the memes whose next revision must not call the agent: a call may have been made, and nobody asks again.
+
+    A revision that closes another one of its target may do what that one might. A first revision costs no statement.
+    """
+    found: dict[MemeId, Diagnosis] = {}
+    asking: list[PictureVersion] = []
+    for s in submissions:
+        verdict = verdicts.get(s.meme_id)
+        if not isinstance(verdict, NewRevision) or s.mode is Mode.EXPLICIT or verdict.revision == 1:
+            continue
+        target = PictureVersion(s.meme_id, memes[s.meme_id].picture.sha256, s.policy)
+        if verdict.closes is None or PictureVersion.of(verdict.closes) != target:
+            asking.append(target)
+        elif verdict.closes.withheld is not None:
+            found[s.meme_id] = verdict.closes.withheld
+    last = await tx.tasks.last_agents(asking) if asking else {}
+    reasons = ((target.meme_id, why_withheld(last.get(target))) for target in asking)
+    return found | {meme_id: reason for meme_id, reason in reasons if reason is not None}
 
 
 def _open(
@@ -92,6 +138,7 @@ def _open(
     submission: Submission,
     meme: Meme,
     verdict: NewRevision,
+    withheld: Diagnosis | None,
     locked: Mapping[JobId, Job],
     now: datetime,
 ) -> None:
@@ -99,11 +146,10 @@ def _open(
     if active is not None and active.live:
         assert verdict.reason is not None, "a job is closed for a reason"
         plan.put(active, jobs.close(active, verdict.reason, now), now)
-    plan.open(
-        open_revision(
-            deployment, config, meme.scope, meme.meme_id, verdict.revision, meme.picture.sha256, submission.policy, now
-        )
+    job = open_revision(
+        deployment, config, meme.scope, meme.meme_id, verdict.revision, meme.picture.sha256, submission.policy, now
     )
+    plan.open(jobs.withhold(job, withheld))
 
 
 def _answer(submission: Submission, verdict: Verdict | None, opened: Mapping[MemeId, Job]) -> Submittal:

@@ -19,17 +19,20 @@ from imgproc_adapters.testing.contracts import (
     EvidenceStoreContract,
     GenerationStoreContract,
     GrantStoreContract,
+    HandoverContract,
     HeartbeatContract,
     JobClaimStoreContract,
     JobStoreContract,
     MemeStoreContract,
     ProductStoreContract,
     ReleaseOutboxContract,
+    RetentionStoreContract,
     ScopeContract,
     SearchStoreContract,
     SlotStoreContract,
     SuccessionContract,
     TaskStoreContract,
+    UndecidedContract,
     UnitOfWorkContract,
 )
 from imgproc_adapters.testing.world import World
@@ -74,6 +77,9 @@ class TestGenerations(GenerationStoreContract): ...
 class TestGrants(GrantStoreContract): ...
 
 
+class TestHandover(HandoverContract): ...
+
+
 class TestHeartbeat(HeartbeatContract): ...
 
 
@@ -92,6 +98,9 @@ class TestProducts(ProductStoreContract): ...
 class TestReleases(ReleaseOutboxContract): ...
 
 
+class TestRetention(RetentionStoreContract): ...
+
+
 class TestScopes(ScopeContract): ...
 
 
@@ -105,6 +114,9 @@ class TestSuccession(SuccessionContract): ...
 
 
 class TestTasks(TaskStoreContract): ...
+
+
+class TestUndecided(UndecidedContract): ...
 
 
 class TestUnitOfWork(UnitOfWorkContract): ...

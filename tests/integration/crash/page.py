@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tests.integration.crash.table import AFTER, AGENT, BEFORE, DELETED, RELEASES, Ending, Left, ending
+from tests.integration.crash.table import AFTER, AGENT, BEFORE, DELETED, HANDED_OVER, RELEASES, Ending, Left, ending
 
 from imgproc_adapters.testing.crash import Death
 from imgproc_domain.attempt import Replay
@@ -52,6 +52,19 @@ def _endings() -> str:
     return _table(["left behind", *(f"replay = `{replay}`" for replay in Replay)], rows)
 
 
+def _handed_over() -> str:
+    calls = {Death.PASSED: "killed there", Death.CALLING: "killed in its call"}
+    kinds = [*calls, Death.COMMITTING, Death.REPLY_LOST]
+    rows = (
+        [
+            f"`{stage}`",
+            *(HANDED_OVER[stage, kind].value.told if (stage, kind) in HANDED_OVER else "-" for kind in kinds),
+        ]
+        for stage in dict.fromkeys(stage for stage, _ in HANDED_OVER)
+    )
+    return _table(["stage", *(calls.get(kind) or _KINDS[kind] for kind in kinds)], rows)
+
+
 def _releases() -> str:
     rows = ([f"`{point}`", _KINDS[death], owed.value.told] for (point, death), owed in RELEASES.items())
     return _table(["point", "death", "left behind, and what is done about it"], rows)
@@ -62,4 +75,10 @@ def _deleted() -> str:
     return _table(["killed at", "the reservation"], rows)
 
 
-TABLES: Final = {"deaths": _deaths(), "endings": _endings(), "releases": _releases(), "deleted": _deleted()}
+TABLES: Final = {
+    "deaths": _deaths(),
+    "handed-over": _handed_over(),
+    "endings": _endings(),
+    "releases": _releases(),
+    "deleted": _deleted(),
+}

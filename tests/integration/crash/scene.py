@@ -2,7 +2,7 @@
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final, Protocol
@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from sqlalchemy.ext.asyncio import AsyncEngine
 from tests.integration.crash.program import CONVERTER, Life, Step, Work
 from tests.integration.crash.site import DEADLINE, SCOPE, Policy, Site
-from tests.integration.crash.table import Left, Outcome, Reserved, nth
+from tests.integration.crash.table import AT_ONCE, ORDER, Left, Outcome, Reserved, nth
 from tests.integration.pipeline.test_postgres_pipeline import ELAPSE, read_view
 
 from imgproc_adapters.postgres.dispatch import PostgresDispatch
@@ -101,6 +101,11 @@ class Scene:
             finally:
                 await engine.dispose()
 
+    @property
+    def order(self) -> Mapping[Stage, Sequence[Point]]:
+        """What a job passes here."""
+        return AT_ONCE if self.site.policy is Policy.ALLOW_ALL else ORDER
+
     def deployment(self, passed: Passed = onwards, uow: UnitOfWork | None = None) -> Deployment:
         return self.site.deployment(self.engine, uow or self.uow, passed)
 
@@ -130,7 +135,7 @@ class Scene:
 
     async def dies_at(self, stage: Stage, point: Point, death: Death = Death.PASSED) -> None:
         """Let a worker begin the one job there is, and die when this stage passes the point."""
-        await self.dies(point, death, stage=stage, times=nth(stage, point))
+        await self.dies(point, death, stage=stage, times=nth(stage, point, self.order))
 
     @asynccontextmanager
     async def working(self, passed: Passed = onwards, uow: UnitOfWork | None = None) -> AsyncIterator[None]:

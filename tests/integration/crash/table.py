@@ -14,11 +14,11 @@ from imgproc_domain.stage import Stage
 from imgproc_domain.task import TaskStatus
 from imgproc_domain.usecases.points import Point
 
-STEPS: Final = (Point.TASK_CLAIMED, Point.EXTERNAL_STARTED, Point.CALL_ENDED, Point.SETTLED)
-"""What a stage that needs no permission passes."""
+ENDS: Final = (Point.CALL_ENDED, Point.SETTLED)
 
 ORDER: Final[Mapping[Stage, Sequence[Point]]] = {
-    Stage.VISUAL: STEPS,
+    # one transaction claims a pure local call and starts it
+    Stage.VISUAL: (Point.TASK_CLAIMED, Point.EXTERNAL_STARTED, *ENDS),
     Stage.AGENT: (
         Point.JOB_CLAIMED,
         Point.ACQUIRED,
@@ -27,12 +27,18 @@ ORDER: Final[Mapping[Stage, Sequence[Point]]] = {
         Point.POLICY_COMMITTED,
         Point.GRANT_COMMITTED,
         Point.EXTERNAL_STARTED,
-        Point.CALL_ENDED,
-        Point.SETTLED,
+        *ENDS,
     ),
-    Stage.TEXT: STEPS,
+    # the transaction that settles the agent's task has claimed and started it
+    Stage.TEXT: ENDS,
 }
 """What a job of one picture passes when nothing happens to it, in this order (I7)."""
+
+AT_ONCE: Final[Mapping[Stage, Sequence[Point]]] = {
+    **ORDER,
+    Stage.AGENT: (Point.POLICY_COMMITTED, Point.GRANT_COMMITTED, Point.EXTERNAL_STARTED, *ENDS),
+}
+"""The same under a policy that answers at once: what settles the visual task also opens and claims the agent's."""
 
 
 class Reserved(StrEnum):
@@ -187,12 +193,12 @@ def ending(left: Left, replay: Replay) -> Ending:
 P, C, L = Death.PASSED, Death.COMMITTING, Death.REPLY_LOST
 
 LOCAL: Final[Mapping[tuple[Point, Death], Left]] = {
-    (Point.TASK_CLAIMED, P): Left.PREPARED,
-    (Point.TASK_CLAIMED, C): Left.PREPARED,
-    (Point.TASK_CLAIMED, L): Left.STARTED,
+    (Point.TASK_CLAIMED, P): Left.STARTED,
+    # the next transaction is the one that settles
+    (Point.TASK_CLAIMED, C): Left.ANSWERED,
+    (Point.TASK_CLAIMED, L): Left.SETTLED,
     (Point.EXTERNAL_STARTED, P): Left.STARTED,
     (Point.EXTERNAL_STARTED, Death.CALLING): Left.CALLING,
-    # the next transaction is the one that settles
     (Point.EXTERNAL_STARTED, C): Left.ANSWERED,
     (Point.EXTERNAL_STARTED, L): Left.SETTLED,
     (Point.CALL_ENDED, P): Left.ANSWERED,
@@ -214,19 +220,34 @@ AGENT: Final[Mapping[tuple[Point, Death], Left]] = {
     (Point.STAGE_OPENED, P): Left.QUEUED,
     (Point.STAGE_OPENED, C): Left.QUEUED,
     (Point.STAGE_OPENED, L): Left.PREPARED,
-    # the next transaction only reads
-    (Point.TASK_CLAIMED, L): Left.PREPARED,
+    (Point.TASK_CLAIMED, P): Left.PREPARED,
+    # the policy is told in between
+    (Point.TASK_CLAIMED, C): Left.SPENT,
+    (Point.TASK_CLAIMED, L): Left.COMMITTED,
     (Point.POLICY_COMMITTED, P): Left.SPENT,
     (Point.POLICY_COMMITTED, C): Left.SPENT,
     (Point.POLICY_COMMITTED, L): Left.COMMITTED,
     (Point.GRANT_COMMITTED, P): Left.COMMITTED,
     (Point.GRANT_COMMITTED, C): Left.COMMITTED,
     (Point.GRANT_COMMITTED, L): Left.STARTED,
-    # the next transaction claims the text stage
+    # the next transaction settles the text stage: see HANDED_OVER
     (Point.SETTLED, C): Left.SETTLED,
     (Point.SETTLED, L): Left.SETTLED,
 }
 """What is left of an agent stage."""
+
+HANDED_OVER: Final[Mapping[tuple[Stage, Death], Left]] = {
+    (Stage.AGENT, P): Left.PREPARED,
+    # a policy that answers at once remembers nothing in between
+    (Stage.AGENT, C): Left.PREPARED,
+    (Stage.AGENT, L): Left.COMMITTED,
+    (Stage.TEXT, P): Left.STARTED,
+    (Stage.TEXT, Death.CALLING): Left.CALLING,
+    # the next transaction is the one that settles
+    (Stage.TEXT, C): Left.ANSWERED,
+    (Stage.TEXT, L): Left.SETTLED,
+}
+"""What is left of a stage if its worker dies when it has settled the one before and claimed this one with it."""
 
 
 EXPIRY: Final = ((Point.LEASES_EXPIRED, P), (Point.LEASES_EXPIRED, C), (Point.LEASES_EXPIRED, L))
@@ -292,8 +313,8 @@ DELETED: Final[Mapping[Point, Given]] = {
 """What becomes of the grant if the picture is deleted after a death at this point; the adapter can prove nothing."""
 
 
-def nth(stage: Stage, point: Point) -> int:
+def nth(stage: Stage, point: Point, order: Mapping[Stage, Sequence[Point]] = ORDER) -> int:
     """Return how many times a job has passed this point when this stage passes it."""
-    stages = list(ORDER)
-    passed = [each for earlier in stages[: stages.index(stage) + 1] for each in ORDER[earlier]]
+    stages = list(order)
+    passed = [each for earlier in stages[: stages.index(stage) + 1] for each in order[earlier]]
     return passed.count(point)

@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
 from tests.integration.crash import page, table
 from tests.integration.crash.scene import Open
-from tests.integration.crash.site import LEASE, SCOPE
+from tests.integration.crash.site import LEASE, SCOPE, Policy
 
 from imgproc_adapters.testing.crash import Death, Fate, FatedUnitOfWork
 from imgproc_domain.attempt import Replay
@@ -16,15 +17,18 @@ from imgproc_domain.usecases.points import Point
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "recovery.md"
 
 
-async def test_a_job_passes_the_points_of_its_stages_in_their_order(scene: Open, tmp_path: Path) -> None:
-    here = await scene()
+@pytest.mark.parametrize("policy", Policy)
+async def test_a_job_passes_the_points_of_its_stages_in_their_order(
+    policy: Policy, scene: Open, tmp_path: Path
+) -> None:
+    here = await scene(policy=policy)
     await here.upload()
     passed: list[Point] = []
     # nobody passes the point of this fate: one transaction after the other, and nothing happens
     never = FatedUnitOfWork(here.uow, Fate("nowhere", Death.PASSED, tmp_path / "never"))
     async with here.working(passed.append, never):
         await here.rest()
-    assert passed == [point for stage in Stage for point in table.ORDER[stage]]
+    assert passed == [point for stage in Stage for point in here.order[stage]]
 
 
 async def test_every_point_is_still_passed(scene: Open) -> None:

@@ -24,10 +24,16 @@ LOSING = [point for point, death in RELEASES if death is Death.REPLY_LOST]
 
 
 async def with_a_task_for_nothing(here: Scene) -> None:
-    """Leave a queued agent task whose picture is gone and whose job is over."""
+    """Leave an agent task without a call, whose picture is gone and whose job is over."""
     meme = (await here.upload()).meme
-    await here.dies_at(Stage.AGENT, Point.STAGE_OPENED)
-    await here.expect_left(Stage.AGENT, Left.QUEUED)
+    if here.site.policy is Policy.ALLOW_ALL:
+        # it is handed over by what opens it
+        await here.dies_at(Stage.VISUAL, Point.SETTLED)
+        await here.expect_left(Stage.AGENT, Left.PREPARED)
+        await here.elapse(LEASE)
+    else:
+        await here.dies_at(Stage.AGENT, Point.STAGE_OPENED)
+        await here.expect_left(Stage.AGENT, Left.QUEUED)
     await delete_meme(here.deployment(), SCOPE, meme.meme_id)
     assert await reconcile_due(here.deployment(), here.dispatch, SCOPE, OWNER, 10) == 1
 

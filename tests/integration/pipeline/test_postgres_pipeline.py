@@ -18,6 +18,7 @@ from imgproc_adapters.postgres.session import Row
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
 from imgproc_adapters.testing.pipeline import PipelineMachine, Site
 from imgproc_adapters.testing.pipeline_agent import AgentPipelineMachine
+from imgproc_adapters.testing.pipeline_handover import HandoverPipelineMachine
 from imgproc_adapters.testing.view import View
 from imgproc_adapters.testing.world import World
 from imgproc_domain.attempt import Replay
@@ -133,11 +134,17 @@ class PostgresAgentPipeline(AgentPipelineMachine, PostgresPipeline):
     pass
 
 
+class PostgresHandoverPipeline(HandoverPipelineMachine, PostgresPipeline):
+    pass
+
+
 class PostgresLookUpPipeline(PostgresAgentPipeline):
     replay = Replay.LOOKUP
 
 
-@pytest.mark.parametrize("machine", [PostgresPipeline, PostgresAgentPipeline, PostgresLookUpPipeline])
+@pytest.mark.parametrize(
+    "machine", [PostgresPipeline, PostgresAgentPipeline, PostgresLookUpPipeline, PostgresHandoverPipeline]
+)
 def test_the_invariants_hold_in_any_order_of_events(
     machine: type[PostgresPipeline], database: str, direct: str, pooled: bool
 ) -> None:

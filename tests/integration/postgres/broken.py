@@ -191,6 +191,9 @@ WORK: Final[Mapping[str, Sequence[Broken]]] = {
             f"UPDATE image_processing_jobs SET {FAILED} WHERE job_id = {job('unknown')}",
         ),
     ),
+    "unknown-repeated": (
+        by(f"UPDATE image_processing_jobs SET created_at = {LONG_AGO} WHERE job_id = {job('asked')}"),
+    ),
     "unknown-job": (
         by(f"UPDATE image_processing_jobs SET {FAILED} WHERE job_id = {job('unknown')}"),
         by(f"UPDATE image_processing_jobs SET {FAILED} WHERE job_id = {job('blocked')}"),
@@ -222,7 +225,11 @@ WORK: Final[Mapping[str, Sequence[Broken]]] = {
             "UPDATE image_processing_jobs SET status = 'running', completed_at = NULL, error_code = NULL,"
             f" error_message = NULL, due_at = now() WHERE job_id = {job('retried', 1)}"
         ),
-        by(f"UPDATE image_processing_jobs SET revision = 3 WHERE job_id = {job('retried')}"),
+        by(
+            "DROP INDEX uq_image_processing_jobs_revision",
+            f"UPDATE image_processing_jobs SET revision = 1 WHERE job_id = {job('retried')}",
+            also=["indexes"],
+        ),
     ),
     "three-stages": (
         by(f"DELETE FROM image_processing_stages WHERE job_id = {job('failed')} AND stage = 'text_embedding'"),

@@ -105,7 +105,7 @@ PERMISSION: Final[Mapping[str, Sequence[Broken]]] = {
     ),
     "resolution": (
         by(
-            "UPDATE execution_resolutions SET attempt_id = 'nobody'",
+            f"UPDATE execution_resolutions SET attempt_id = 'nobody' WHERE task_id = {task('resolved', 'agent')}",
             f"UPDATE task_attempts SET hard_deadline_at = now() WHERE task_id = {task('resolved', 'agent')}",
         ),
     ),

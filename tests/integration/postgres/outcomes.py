@@ -165,15 +165,19 @@ async def _refused(studio: Studio) -> None:
 
 
 async def _unknown(studio: Studio) -> None:
-    """unknown: its call may still be running; resolved: a person vouched for its end."""
-    for name in ("unknown", "resolved"):
+    """unknown: its call may still be running; resolved: a person vouched for its end; asked: and then asked again."""
+    found = Resolution("seen in the provider's log", "request 7", owner_dead=True, call_over=True, resolved_by="test")
+    for name in ("unknown", "resolved", "asked"):
         meme = await studio.upload(name)
         studio.agent.script.then(NOTHING_KNOWN)
         await studio.run(VISUAL, CONTEXT)
-    task_id = (await _job(studio, meme)).stage(Stage.AGENT).task_id
-    assert task_id is not None
-    found = Resolution("seen in the provider's log", "request 7", owner_dead=True, call_over=True, resolved_by="test")
-    await resolve_unknown(studio.deployment, S, task_id, found)
+        job = await _job(studio, meme)
+        task_id = job.stage(Stage.AGENT).task_id
+        assert task_id is not None
+        if name != "unknown":
+            await resolve_unknown(studio.deployment, S, task_id, found)
+    await retry_job(studio.deployment, S, job.job_id)
+    await studio.run(CONTEXT, TEXT)
 
 
 async def _changed(studio: Studio) -> None:

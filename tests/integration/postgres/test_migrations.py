@@ -16,7 +16,10 @@ from imgproc_domain.errors import DatabaseUnavailable
 
 PATIENCE = 60
 
-TABLES = "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+TABLES = """
+    SELECT relname, (SELECT array_agg(option ORDER BY option) FROM unnest(reloptions) AS option)
+    FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+"""
 COLUMNS = """
     SELECT c.relname, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attstorage,
            a.attstattarget, a.attcollation::regcollation::text, pg_get_expr(d.adbin, d.adrelid)

@@ -18,6 +18,7 @@ from imgproc_adapters.testing.factories import make_attempt, make_grant, make_jo
 from imgproc_domain.ids import WorkerId
 from imgproc_domain.job import open_stage
 from imgproc_domain.policy import Operation
+from imgproc_domain.ports.processing import PictureVersion
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import IMAGE_TASK_TYPES, Stage, TaskType
 from imgproc_domain.task import Task
@@ -151,6 +152,9 @@ async def a_batch_of_each_kind(tx: PostgresTransaction) -> None:
     await tx.jobs.add(jobs)
     assert len(await tx.jobs.newest([meme.meme_id for meme in memes])) == BATCH
     assert len(await tx.jobs.active([meme.meme_id for meme in memes])) == BATCH
+    versions = [PictureVersion.of(job) for job in jobs]
+    assert len(await tx.jobs.newest_of(versions)) == BATCH
+    assert await tx.tasks.last_agents(versions) == {}
     locked = list((await tx.jobs.lock([job.job_id for job in jobs])).values())
     tasks = [make_task(job, Stage.AGENT) for job in locked]
     await tx.tasks.add(tasks)

@@ -5,16 +5,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.integration.postgres.partitioned import REFERENCE_TABLES
 
 from imgproc_adapters.postgres.migrate import VERSION_TABLE
 from imgproc_adapters.postgres.tables import METADATA, VECTOR_TABLES
 from imgproc_domain.stage import TaskType
 
-REFERENCE_TABLES = {"lane_slots", "embedding_spaces", "processing_configuration"}
 LEASE_COLUMNS = {"lease_owner", "lease_expires_at", "claim_generation"}
 
 EXACT_KEYS = {
-    ("image_processing_jobs", "scope_id,meme_id,revision", "(revision >= 1)"),
+    ("image_processing_jobs", "scope_id,meme_id,revision", "(meme_id IS NOT NULL)"),
     ("image_processing_jobs", "scope_id,meme_id", "(status = ANY (ARRAY['queued'::text, 'running'::text]))"),
     (
         "tasks",
@@ -76,9 +76,51 @@ def test_no_other_whole_index_competes_with_a_primary_key(catalog: psycopg.Conne
 
 def test_every_reference_stays_within_its_scope(catalog: psycopg.Connection[Any]) -> None:
     found = catalog.execute(FOREIGN_KEYS).fetchall()
-    assert {table for _, table, _, _ in found} == set(METADATA.tables) - REFERENCE_TABLES - {"scopes"}
+    # tasks and grants are written with the job they name, under its lock: nothing looks it up again row by row
+    roots = {"scopes", "tasks", "operation_grants"}
+    assert {table for _, table, _, _ in found} == set(METADATA.tables) - REFERENCE_TABLES - roots
     for name, _, columns, targets in found:
         assert (columns[0], targets[0]) == ("scope_id", "scope_id"), name
+
+
+def test_reference_tables_stand_alone(catalog: psycopg.Connection[Any]) -> None:
+    """Where scopes are spread over servers every one of them has a copy, so that nothing may hang on a row of them."""
+    referring = catalog.execute(
+        "SELECT conrelid::regclass::text, confrelid::regclass::text FROM pg_constraint WHERE contype = 'f'"
+    ).fetchall()
+    assert referring
+    assert set(METADATA.tables) >= REFERENCE_TABLES
+    assert not [pair for pair in referring if REFERENCE_TABLES & set(pair)]
+
+
+def test_nothing_is_excluded_by_a_constraint_and_no_key_waits_for_the_commit(catalog: psycopg.Connection[Any]) -> None:
+    """A partitioned table takes no EXCLUDE without its key, and ON CONFLICT no key that is checked at the commit."""
+    found = catalog.execute("SELECT contype::text, condeferrable FROM pg_constraint WHERE contype IN ('p', 'u', 'x')")
+    kinds = {(kind, deferrable) for kind, deferrable in found.fetchall()}
+    assert kinds == {("p", False), ("u", False)}
+
+
+def test_no_value_is_made_by_the_server(catalog: psycopg.Connection[Any]) -> None:
+    """No default, no identity and no generated column: what a row holds is the same wherever it is written."""
+    columns = catalog.execute(
+        "SELECT attrelid::regclass::text, attname::text, atthasdef, attidentity::text, attgenerated::text"
+        " FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
+        " WHERE attnum > 0 AND relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    ).fetchall()
+    assert len(columns) > 100
+    assert not [column for column in columns if column[2:] != (False, "", "")]
+
+
+def test_every_scope_is_compared_alike(catalog: psycopg.Connection[Any]) -> None:
+    """Hash partitions, and shards that are to stand together, need one type and one collation of their key."""
+    found = catalog.execute(
+        "SELECT DISTINCT atttypid::regtype::text, collname::text, attnotnull FROM pg_attribute"
+        " JOIN pg_class c ON c.oid = attrelid JOIN pg_collation o ON o.oid = attcollation"
+        " WHERE attname = 'scope_id' AND relkind = 'r' AND relnamespace = 'public'::regnamespace"
+        " AND relname <> ALL (%s)",
+        [sorted(REFERENCE_TABLES)],
+    ).fetchall()
+    assert found == [("text", "C", True)]
 
 
 def test_the_exact_unique_keys_are_there(catalog: psycopg.Connection[Any]) -> None:

@@ -140,9 +140,25 @@ def test_only_an_unknown_execution_makes_a_job_unknown(code: ErrorCode) -> None:
     assert jobs.fail_stage(job_at(Stage.AGENT), Stage.AGENT, Diagnosis(code, ""), NOW).status is S.FAILED
 
 
-def test_an_unopened_stage_cannot_have_an_unknown_outcome() -> None:
-    with pytest.raises(IllegalTransition):
-        jobs.fail_stage(job_at(Stage.AGENT, S.QUEUED), Stage.AGENT, UNKNOWN, NOW)
+def test_a_withheld_call_is_its_queued_stage_s_end() -> None:
+    before = job_at(Stage.AGENT, S.QUEUED)
+    withheld = jobs.withhold(before, UNKNOWN)
+    assert (before.withheld, withheld.withheld) == (None, UNKNOWN)
+    assert jobs.withhold(before, None) is before
+    after = jobs.fail_stage(withheld, Stage.AGENT, UNKNOWN, NOW)
+    assert (after.status, after.stage(Stage.AGENT).status, after.error) == (S.UNKNOWN, S.UNKNOWN, UNKNOWN)
+    assert after.withheld is None, "it is over"
+
+
+@pytest.mark.parametrize("status", [status for status in JobStatus if status is not S.QUEUED])
+def test_a_call_is_withheld_only_before_its_stage_is_opened(status: JobStatus) -> None:
+    with pytest.raises(AssertionError, match="has its call"):
+        jobs.withhold(job_at(Stage.AGENT, status), UNKNOWN)
+
+
+def test_a_withheld_stage_that_is_valid_by_other_means_is_reused() -> None:
+    after = jobs.reuse(jobs.withhold(job_at(Stage.AGENT, S.QUEUED), UNKNOWN), [Stage.AGENT])
+    assert (after.stage(Stage.AGENT).status, after.stage(Stage.AGENT).error) == (S.SUCCEEDED, None)
 
 
 @pytest.mark.parametrize("status", JobStatus)

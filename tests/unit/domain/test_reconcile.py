@@ -8,6 +8,7 @@ from tests.unit.domain.build import (
     CONFIG,
     NOW,
     OTHER_PICTURE,
+    UNKNOWN,
     cat,
     context_of,
     job_at,
@@ -18,7 +19,7 @@ from tests.unit.domain.build import (
 from imgproc_domain.config import VectorSpace
 from imgproc_domain.context import ContextStatus, Description, Origin
 from imgproc_domain.diagnosis import ErrorCode
-from imgproc_domain.job import LIVE, Job, JobStatus
+from imgproc_domain.job import LIVE, Job, JobStatus, withhold
 from imgproc_domain.meme import Meme
 from imgproc_domain.product import Products
 from imgproc_domain.reconcile import (
@@ -49,6 +50,21 @@ def test_an_ended_job_has_no_next_step(status: JobStatus, stale: Stage | None, b
     meme = cat()
     assert step(job_in(status, meme=meme), meme, products_up_to(stale, meme), busy=busy) == Nothing()
     assert step(job_in(status, meme=meme), None, Products(), busy=busy) == Nothing()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_withheld_call_ends_its_job_where_it_would_be_made(busy: bool) -> None:
+    meme = cat()
+    job = withhold(job_at(Stage.AGENT, S.QUEUED, meme=meme), UNKNOWN)
+    decision = step(job, meme, products_up_to(Stage.AGENT, meme), busy=busy)
+    assert decision == FailStage(Stage.AGENT, (Stage.VISUAL,), UNKNOWN)
+
+
+def test_a_withheld_call_stops_neither_the_stage_before_it_nor_one_whose_context_is_valid() -> None:
+    meme = cat()
+    job = withhold(job_in(S.QUEUED, meme=meme), UNKNOWN)
+    assert step(job, meme, products_up_to(Stage.VISUAL, meme)) == OpenStage(Stage.VISUAL, ())
+    assert step(job, meme, products_up_to(Stage.TEXT, meme)) == OpenStage(Stage.TEXT, (Stage.VISUAL, Stage.AGENT))
 
 
 @pytest.mark.parametrize(("status", "stale", "busy"), list(product(LIVE, VALID_UP_TO, [False, True])))

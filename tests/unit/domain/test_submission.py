@@ -4,12 +4,23 @@ from itertools import product
 
 import pytest
 from attrs import evolve
-from tests.unit.domain.build import CONFIG, OTHER_PICTURE, PICTURE, cat, job_at, job_in
+from tests.unit.domain.build import CONFIG, OTHER_PICTURE, PICTURE, TROUBLE, UNKNOWN, cat, job_at, job_in, task_in
 
 from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.job import LIVE, Job, JobStatus
 from imgproc_domain.stage import ReverseImagePolicy, Stage
-from imgproc_domain.submission import Conflict, Mode, NewRevision, Reuse, Signature, Verdict, decide
+from imgproc_domain.submission import (
+    Conflict,
+    Mode,
+    NewRevision,
+    Reuse,
+    Signature,
+    Verdict,
+    asks_for_tried,
+    decide,
+    why_withheld,
+)
+from imgproc_domain.task import TaskStatus
 
 POLICY = ReverseImagePolicy.FORBID
 WANTED = Signature(PICTURE, POLICY, CONFIG.fingerprint)
@@ -121,6 +132,48 @@ def test_an_ended_job_of_another_signature_is_no_earlier_try_unless_its_call_is_
     undecided = status is JobStatus.UNKNOWN and mode is Mode.AUTOMATIC and not picture and not policy
     expected = Reuse(job) if undecided else NewRevision(REVISION + 1)
     assert decide(job, asked, mode, all_valid=all_valid) == expected
+
+
+TABLE = list(product(ENDED, FAILURES, Mode, BOTH))
+
+
+@pytest.mark.parametrize(("status", "before", "mode", "config"), TABLE)
+def test_an_upload_returns_the_last_try_of_its_policy_from_behind_that_of_another(
+    status: JobStatus, before: JobStatus, mode: Mode, config: bool
+) -> None:
+    tried = newest(before)
+    other = evolve(newest(status, ReverseImagePolicy.AUTO), revision=REVISION + 1)
+    verdict = decide(other, wanted(config=config), mode, all_valid=False, tried=tried)
+    answers = mode is Mode.AUTOMATIC and (before is JobStatus.UNKNOWN or not config)
+    assert verdict == (Reuse(tried) if answers else NewRevision(REVISION + 2))
+
+
+@pytest.mark.parametrize(("status", "all_valid"), list(product(ENDED, BOTH)))
+def test_a_success_behind_a_job_of_another_policy_is_no_answer(status: JobStatus, all_valid: bool) -> None:
+    other = evolve(newest(status, ReverseImagePolicy.AUTO), revision=REVISION + 1)
+    verdict = decide(other, WANTED, Mode.AUTOMATIC, all_valid=all_valid, tried=newest(JobStatus.SUCCEEDED))
+    assert verdict == NewRevision(REVISION + 2)
+
+
+@pytest.mark.parametrize(("status", "mode", "picture", "policy"), list(product(JobStatus, Mode, BOTH, BOTH)))
+def test_only_an_upload_of_the_same_picture_under_another_policy_looks_further_back(
+    status: JobStatus, mode: Mode, picture: bool, policy: bool
+) -> None:
+    asked = wanted(picture=picture, policy=policy)
+    expected = status not in LIVE and mode is Mode.AUTOMATIC and policy and not picture
+    assert asks_for_tried(newest(status), asked.image_sha256, asked.policy, mode) is expected
+    assert not asks_for_tried(None, asked.image_sha256, asked.policy, mode)
+
+
+def test_only_a_call_of_which_nobody_knows_the_end_is_withheld() -> None:
+    unknown = evolve(task_in(TaskStatus.FAILED), error=UNKNOWN)
+    reason = why_withheld(unknown)
+    assert reason is not None
+    assert reason.code is ErrorCode.UNKNOWN_EXECUTION
+    assert str(unknown.task_id) in reason.message
+    assert why_withheld(evolve(unknown, error=TROUBLE)) is None
+    assert why_withheld(task_in(TaskStatus.RUNNING)) is None
+    assert why_withheld(None) is None
 
 
 EVERYTHING = list(product(JobStatus, Mode, product(BOTH, repeat=3), BOTH))

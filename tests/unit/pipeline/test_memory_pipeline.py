@@ -14,6 +14,7 @@ from imgproc_adapters.memory import (
 )
 from imgproc_adapters.testing.pipeline import PipelineMachine, Site
 from imgproc_adapters.testing.pipeline_agent import AgentPipelineMachine
+from imgproc_adapters.testing.pipeline_handover import HandoverPipelineMachine
 from imgproc_adapters.testing.view import View, memory_view
 from imgproc_adapters.testing.world import World
 from imgproc_domain.attempt import Replay
@@ -48,6 +49,10 @@ class MemoryAgentPipeline(AgentPipelineMachine, MemoryPipeline):
     pass
 
 
+class MemoryHandoverPipeline(HandoverPipelineMachine, MemoryPipeline):
+    pass
+
+
 class MemoryLookUpPipeline(MemoryAgentPipeline):
     replay = Replay.LOOKUP
 
@@ -62,6 +67,8 @@ TestMemoryPipeline = MemoryPipeline.TestCase
 TestMemoryPipeline.settings = SETTINGS
 TestMemoryAgentPipeline = MemoryAgentPipeline.TestCase
 TestMemoryAgentPipeline.settings = SETTINGS
+TestMemoryHandoverPipeline = MemoryHandoverPipeline.TestCase
+TestMemoryHandoverPipeline.settings = SETTINGS
 TestMemoryLookUpPipeline = MemoryLookUpPipeline.TestCase
 TestMemoryLookUpPipeline.settings = SETTINGS
 TestMemorySafePipeline = MemorySafePipeline.TestCase

@@ -24,6 +24,7 @@ from imgproc_adapters.testing.view import View, memory_view
 from imgproc_app.worker.heartbeat import HeartbeatThread
 from imgproc_app.worker.lane import LaneRunner, Perform
 from imgproc_app.worker.settler import Settler
+from imgproc_domain.attempt import Replay
 from imgproc_domain.claim import Claim
 from imgproc_domain.job import Job
 from imgproc_domain.lane import LaneLimits
@@ -63,7 +64,15 @@ def holds(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool | None]]
 class Site:
     """One process over a memory store, driven step by step."""
 
-    def __init__(self, *, lane: int = 2, backpressure: int = 256, policy: RememberingPolicy | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        lane: int = 2,
+        backpressure: int = 256,
+        policy: RememberingPolicy | None = None,
+        local: Replay = Replay.SAFE,
+    ) -> None:
+        """``local`` is what can be proven of a lost call of the visual and the text model."""
         self.store, self.clock, self.ledger = MemoryStore(), ManualClock(), MemoryLedger()
         self.policy = policy or RememberingPolicy()
         self.agent = ScriptedAgent(ledger=self.ledger)
@@ -76,9 +85,9 @@ class Site:
             uow=self.uow,
             blobs=NameBlobs(),
             decoder=ScriptedDecoder(),
-            visual=ScriptedVisualModel(ledger=self.ledger),
+            visual=ScriptedVisualModel(ledger=self.ledger, replay=local),
             agent=self.agent,
-            text=ScriptedTextModel(ledger=self.ledger),
+            text=ScriptedTextModel(ledger=self.ledger, replay=local),
             policy=self.policy,
             ids=SystemIds(),
             observer=self.observer,

@@ -8,9 +8,10 @@ from tests.unit.usecases.site import Site, content, turns
 
 from imgproc_adapters.testing.faults import Fault
 from imgproc_adapters.testing.ledger import started
-from imgproc_adapters.testing.models import AGENT
+from imgproc_adapters.testing.models import AGENT, VISUAL
 from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_adapters.testing.seed import A
+from imgproc_domain.attempt import AttemptStatus, Replay
 from imgproc_domain.claim import Fence
 from imgproc_domain.context import Description
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
@@ -44,12 +45,40 @@ async def test_an_agent_claim_without_its_slot_starts_no_call() -> None:
 
 
 async def test_one_claim_is_taken_to_its_call_once() -> None:
-    site = Site()
+    site = Site(local=Replay.NEVER)
     await site.upload()
     executions = await site.claim(TaskType.VISUAL)
     assert len((await start(site.deployment, A, executions)).running) == 1
     with pytest.raises(Conflict):
         await start(site.deployment, A, executions)
+
+
+async def test_a_claim_starts_a_pure_local_call_and_no_other() -> None:
+    for local in Replay:
+        site = Site(local=local)
+        site.agent.replay = Replay.SAFE
+        await site.slots(1)
+        await site.upload()
+        (visual,) = await site.claim(TaskType.VISUAL)
+        await site.finish([visual])
+        await site.reconcile()
+        (agent,) = await site.claim(TaskType.CONTEXT)
+        statuses = [execution.attempt.status for execution in (visual, agent) if execution.attempt]
+        started_at_once = local is Replay.SAFE
+        wanted = AttemptStatus.EXTERNAL_STARTED if started_at_once else AttemptStatus.PREPARED
+        assert statuses == [wanted, AttemptStatus.PREPARED]
+        assert [visual.begun is not None, agent.begun is not None] == [started_at_once, False]
+
+
+async def test_a_claim_starts_no_local_call_for_a_picture_that_is_gone() -> None:
+    site = Site()
+    meme = await site.upload()
+    await delete_meme(site.deployment, A, meme.meme_id)
+    (execution,) = await site.claim(TaskType.VISUAL)
+    assert execution.outcome is not None
+    assert [attempt.status for attempt in site.view().attempts] == [AttemptStatus.PREPARED]
+    await site.finish([execution])
+    assert started(site.ledger, VISUAL) == []
 
 
 async def test_what_a_lost_reconciler_reserved_is_given_back_when_its_picture_is_deleted() -> None:
@@ -210,7 +239,7 @@ async def test_a_write_back_that_waited_for_the_lock_past_its_lease_is_fenced() 
 
 
 async def test_a_start_that_waited_for_the_lock_past_its_lease_makes_no_call() -> None:
-    site = Site()
+    site = Site(local=Replay.NEVER)
     await site.upload()
     executions = await site.claim(TaskType.VISUAL)
     async with site.uow.begin(A) as tx:

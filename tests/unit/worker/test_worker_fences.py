@@ -12,6 +12,7 @@ from imgproc_adapters.testing.script import Held
 from imgproc_adapters.testing.seed import A, B
 from imgproc_adapters.testing.waiting import until
 from imgproc_app.worker.worker import ImageProcessingWorker, Pace, TaskWorker
+from imgproc_domain.attempt import Replay
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.events import LeaseExpired
 from imgproc_domain.outcome import Outcome, Unknown
@@ -74,7 +75,7 @@ async def test_outcomes_of_several_scopes_are_settled_each_in_its_own() -> None:
 
 
 async def test_an_outcome_that_cannot_be_settled_takes_no_other_with_it() -> None:
-    site = Site()
+    site = Site(local=Replay.NEVER)
     _, settler = site.lane(TaskType.VISUAL, perform)
     for name in ("cat", "dog"):
         await site.upload(name)

@@ -16,7 +16,7 @@ from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_adapters.testing.seed import OWNER, A
 from imgproc_app.worker.settler import Settler
 from imgproc_app.worker.worker import ImageProcessingWorker
-from imgproc_domain.attempt import AttemptStatus
+from imgproc_domain.attempt import AttemptStatus, Replay
 from imgproc_domain.claim import Claim
 from imgproc_domain.errors import DatabaseUnavailable
 from imgproc_domain.outcome import Outcome, Succeeded
@@ -34,7 +34,8 @@ from imgproc_domain.usecases.points import Point
 
 @pytest.mark.parametrize("task_type", [TaskType.VISUAL, TaskType.CONTEXT])
 async def test_a_lease_lost_while_its_call_is_started_makes_no_call(task_type: TaskType) -> None:
-    site = Site()
+    # a pure local call is started by its claim: there is nothing between the two
+    site = Site(local=Replay.NEVER)
     await site.slots(2)
     for name in ("cat", "dog"):
         await site.upload(name)

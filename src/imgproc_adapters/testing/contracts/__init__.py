@@ -25,18 +25,21 @@ _MODULES = (
     "evidence",
     "generations",
     "grants",
+    "handover",
     "heartbeat",
     "job_claims",
     "jobs",
     "memes",
     "policy",
     "products",
+    "retention",
     "scopes",
     "search",
     "slots",
     "succession",
     "tasks",
     "text_model",
+    "undecided",
     "unit_of_work",
     "visual_model",
 )
@@ -54,18 +57,21 @@ from imgproc_adapters.testing.contracts.dispatch import DispatchContract  # noqa
 from imgproc_adapters.testing.contracts.evidence import EvidenceStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.generations import GenerationStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.grants import GrantStoreContract, ReleaseOutboxContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.handover import HandoverContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.heartbeat import HeartbeatContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.job_claims import JobClaimStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.jobs import JobStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.memes import MemeStoreContract  # noqa: E402 - after the registration
-from imgproc_adapters.testing.contracts.policy import OperationPolicyContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.policy import ImmediatePolicyContract, OperationPolicyContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.products import ProductStoreContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.retention import RetentionStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.scopes import ScopeContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.search import SearchStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.slots import SlotStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.succession import SuccessionContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.tasks import TaskStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.text_model import TextModelContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.undecided import UndecidedContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.unit_of_work import UnitOfWorkContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.visual_model import VisualModelContract  # noqa: E402 - after the registration
 
@@ -81,19 +87,23 @@ __all__ = [
     "EvidenceStoreContract",
     "GenerationStoreContract",
     "GrantStoreContract",
+    "HandoverContract",
     "HeartbeatContract",
+    "ImmediatePolicyContract",
     "JobClaimStoreContract",
     "JobStoreContract",
     "MemeStoreContract",
     "OperationPolicyContract",
     "ProductStoreContract",
     "ReleaseOutboxContract",
+    "RetentionStoreContract",
     "ScopeContract",
     "SearchStoreContract",
     "SlotStoreContract",
     "SuccessionContract",
     "TaskStoreContract",
     "TextModelContract",
+    "UndecidedContract",
     "UnitOfWorkContract",
     "VisualModelContract",
 ]

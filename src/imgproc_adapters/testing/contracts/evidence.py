@@ -8,9 +8,10 @@ import pytest
 from attrs import evolve
 
 from imgproc_adapters.testing.factories import LONG_AGO, make_attempt
-from imgproc_adapters.testing.seed import MINUTE, A, B, rolled_back, store, store_tasks
+from imgproc_adapters.testing.seed import MINUTE, A, B, claim, rolled_back, store, store_tasks
 from imgproc_adapters.testing.world import World
 from imgproc_domain import attempt as attempts
+from imgproc_domain import task as tasks
 from imgproc_domain.attempt import Attempt
 from imgproc_domain.claim import Fence
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
@@ -22,6 +23,7 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.stage import Lane, Stage
 
 LOST = Diagnosis(ErrorCode.AGENT_TIMEOUT, "no answer within 30 s")
+UNKNOWN = Diagnosis(ErrorCode.UNKNOWN_EXECUTION, "nobody knows whether it was made")
 FOUND_OUT = Resolution("it was not billed", "request r-1, 猫 in the console", True, False, "an operator")
 LATER = LONG_AGO + MINUTE
 SOME_DAY = LONG_AGO + timedelta(days=36_500)
@@ -46,12 +48,16 @@ def resolved_at_last(attempt: Attempt, resolution: Resolution = FOUND_OUT) -> Re
 
 async def store_unknown(world: World, count: int, scope: Scope = A) -> list[Attempt]:
     """Store tasks whose one attempt ended as unknown, oldest task first."""
+    await store_tasks(world, count, Stage.AGENT, scope)
     made = []
-    for task in await store_tasks(world, count, Stage.AGENT, scope):
+    for task in await claim(world, count, stage=Stage.AGENT, scope=scope):
         started = attempts.start_external(attempts.commit_grant(make_attempt(task)), LONG_AGO, LATER)
         made.append(attempts.lose(started, LOST, LATER))
+        async with world.uow.begin(scope) as tx:
+            (locked,) = (await tx.claims.lock([task.claim])).values()
+            await tx.claims.save([tasks.fail(locked, UNKNOWN, await tx.now())])
     await store(world, *made)
-    return made
+    return sorted(made, key=lambda attempt: attempt.task_id)
 
 
 async def _hold(world: World, holders: Sequence[Slot]) -> None:

@@ -27,6 +27,17 @@ class GrantStoreContract:
             assert await tx.grants.by_key(AGENT, ["key-1", "key-2"]) == {"key-1": grant}
             assert not await tx.grants.by_key(Operation.IMAGE_UPLOAD, ["key-1"])
 
+    async def test_grants_are_read_while_another_transaction_holds_them(self, world: World) -> None:
+        (task,) = await new_tasks(world, 1, Stage.AGENT)
+        (foreign,) = await new_tasks(world, 1, Stage.AGENT, scope=B)
+        grant, other = make_grant(task), make_grant(foreign)
+        await store(world, task, grant)
+        await store(world, foreign, other)
+        async with world.uow.begin(A) as holder, world.uow.begin(A) as tx:
+            await holder.grants.lock([grant.grant_id])
+            assert await tx.grants.get([grant.grant_id, grant.grant_id, other.grant_id]) == {grant.grant_id: grant}
+            assert await tx.grants.get([]) == {}
+
     async def test_a_logical_request_has_one_grant_of_an_operation(self, world: World) -> None:
         first, second, third = await new_tasks(world, 3, Stage.AGENT)
         await store(world, first, make_grant(first, key="key-1"))

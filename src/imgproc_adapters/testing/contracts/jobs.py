@@ -1,8 +1,9 @@
 """Jobs with their stages."""
 
 import pytest
+from attrs import evolve
 
-from imgproc_adapters.testing.factories import LONG_AGO, make_job, make_meme, make_task
+from imgproc_adapters.testing.factories import LONG_AGO, make_job, make_meme, make_picture, make_task
 from imgproc_adapters.testing.seed import MINUTE, A, B, read_job, store, store_jobs
 from imgproc_adapters.testing.world import World
 from imgproc_domain import job as jobs
@@ -11,9 +12,11 @@ from imgproc_domain.errors import Conflict
 from imgproc_domain.ids import JobId
 from imgproc_domain.job import Job, JobStatus
 from imgproc_domain.policy import DenialReason, Denied
+from imgproc_domain.ports.processing import PictureVersion
 from imgproc_domain.ports.unit_of_work import Transaction
-from imgproc_domain.stage import Stage
+from imgproc_domain.stage import ReverseImagePolicy, Stage
 
+VERSIONS = [("cat", ReverseImagePolicy.FORBID), ("cat", ReverseImagePolicy.AUTO), ("dog", ReverseImagePolicy.FORBID)]
 WENT_WRONG = Diagnosis(ErrorCode.VISUAL_FAILED, "it went wrong")
 
 
@@ -86,6 +89,36 @@ class JobStoreContract:
         async with world.uow.begin(A) as tx:
             assert await tx.jobs.newest([meme.meme_id]) == {meme.meme_id: later}
             assert await tx.jobs.active([meme.meme_id]) == {meme.meme_id: later.job_id}
+
+    async def test_the_newest_job_of_a_picture_version_is_found_behind_those_of_others(self, world: World) -> None:
+        meme, bare = make_meme(A), make_meme(A)
+        await store(world, meme, bare)
+        versions = [*VERSIONS, *VERSIONS]
+        made = []
+        for revision, (content, policy) in enumerate(versions, 1):
+            shown = evolve(meme, picture=make_picture(content))
+            await store(world, job := make_job(shown, revision=revision, policy=policy))
+            made.append(await _end(world, job))
+        wanted = {PictureVersion.of(job): job for job in made}
+        missing = [evolve(version, meme_id=bare.meme_id) for version in wanted]
+        async with world.uow.begin(A) as tx:
+            assert await tx.jobs.newest_of([*wanted, *missing]) == wanted
+            assert await tx.jobs.newest_of(list(wanted)[:1]) == dict([next(iter(wanted.items()))])
+            assert await tx.jobs.newest_of([]) == {}
+        assert [job.revision for job in wanted.values()] == [4, 5, 6]
+        async with world.uow.begin(B) as tx:
+            assert await tx.jobs.newest_of(list(wanted)) == {}
+
+    async def test_the_live_ones_among_jobs_are_those_that_have_not_ended(self, world: World) -> None:
+        going, over = await store_jobs(world, 2)
+        (foreign,) = await store_jobs(world, 1, scope=B)
+        ended = await _end(world, over)
+        assert not ended.live
+        never = make_job(make_meme(A))
+        async with world.uow.begin(A) as tx:
+            asked = [job.job_id for job in (going, going, over, foreign, never)]
+            assert set(await tx.jobs.live(asked)) == {going.job_id}
+            assert set(await tx.jobs.live([])) == set()
 
     async def test_every_state_of_a_job_is_read_back_as_it_was_saved(self, world: World) -> None:
         (job,) = await store_jobs(world, 1)

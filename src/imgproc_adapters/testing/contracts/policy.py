@@ -6,8 +6,8 @@ import pytest
 
 from imgproc_adapters.testing.factories import make_request
 from imgproc_adapters.testing.seed import A, B
-from imgproc_domain.policy import DenialReason, Denied, Granted, Operation
-from imgproc_domain.ports.policy import OperationPolicy
+from imgproc_domain.policy import DenialReason, Denied, Granted, Operation, OperationRequest
+from imgproc_domain.ports.policy import ImmediatePolicy, OperationPolicy
 
 AGENT = Operation.ANALYSIS_AGENT
 
@@ -88,3 +88,37 @@ class OperationPolicyContract:
     def _assert_forbidden(self, decision: object) -> None:
         assert isinstance(decision, Denied)
         assert decision.reason is DenialReason.FORBIDDEN
+
+
+class ImmediatePolicyContract:
+    """Needs the fixture ``policy``. What it answers at once is what it answers to those who wait."""
+
+    pytestmark = pytest.mark.asyncio
+
+    async def test_it_is_known_as_immediate(self, policy: ImmediatePolicy) -> None:
+        assert isinstance(policy, ImmediatePolicy)
+
+    @pytest.mark.parametrize("request_of", [make_request("key-1", A), make_request("key-1", B), make_request("key-2")])
+    async def test_what_is_acquired_at_once_is_what_is_acquired(
+        self, policy: ImmediatePolicy, request_of: OperationRequest
+    ) -> None:
+        granted = policy.acquire_now(request_of)
+        assert isinstance(granted, Granted)
+        assert await policy.acquire(request_of) == granted
+        assert policy.acquire_now(request_of) == granted
+
+    async def test_a_reservation_may_be_committed_the_other_way(self, policy: ImmediatePolicy) -> None:
+        first, second = make_request("key-1", A), make_request("key-2", A)
+        at_once, waited = policy.acquire_now(first), await policy.acquire(second)
+        assert isinstance(at_once, Granted)
+        assert isinstance(waited, Granted)
+        assert await policy.commit(first, at_once.reservation) == policy.commit_now(first, at_once.reservation)
+        assert policy.commit_now(second, waited.reservation) == waited
+
+    async def test_a_reservation_of_another_request_is_not_committed_at_once(self, policy: ImmediatePolicy) -> None:
+        granted = policy.acquire_now(make_request("key-1", A))
+        assert isinstance(granted, Granted)
+        for other in (make_request("key-2", A), make_request("key-1", B), make_request("key-1", A, resource="meme-2")):
+            denied = policy.commit_now(other, granted.reservation)
+            assert denied == await policy.commit(other, granted.reservation)
+            assert isinstance(denied, Denied)

@@ -12,17 +12,20 @@ from imgproc_adapters.testing.contracts import (
     EvidenceStoreContract,
     GenerationStoreContract,
     GrantStoreContract,
+    HandoverContract,
     HeartbeatContract,
     JobClaimStoreContract,
     JobStoreContract,
     MemeStoreContract,
     ProductStoreContract,
     ReleaseOutboxContract,
+    RetentionStoreContract,
     ScopeContract,
     SearchStoreContract,
     SlotStoreContract,
     SuccessionContract,
     TaskStoreContract,
+    UndecidedContract,
     UnitOfWorkContract,
 )
 from imgproc_adapters.testing.world import World, memory_world
@@ -60,6 +63,9 @@ class TestGenerations(GenerationStoreContract): ...
 class TestGrants(GrantStoreContract): ...
 
 
+class TestHandover(HandoverContract): ...
+
+
 class TestHeartbeat(HeartbeatContract): ...
 
 
@@ -78,6 +84,9 @@ class TestProducts(ProductStoreContract): ...
 class TestReleases(ReleaseOutboxContract): ...
 
 
+class TestRetention(RetentionStoreContract): ...
+
+
 class TestScopes(ScopeContract): ...
 
 
@@ -91,6 +100,9 @@ class TestSuccession(SuccessionContract): ...
 
 
 class TestTasks(TaskStoreContract): ...
+
+
+class TestUndecided(UndecidedContract): ...
 
 
 class TestUnitOfWork(UnitOfWorkContract): ...

@@ -5,9 +5,13 @@ from typing import ClassVar
 import pytest
 
 from imgproc_adapters.policy import AllowAllPolicy, UnavailablePolicy
-from imgproc_adapters.testing.contracts import OperationPolicyContract
+from imgproc_adapters.policy.http import HttpPolicy
+from imgproc_adapters.policy.quota import QuotaPolicy
+from imgproc_adapters.testing.contracts import ImmediatePolicyContract, OperationPolicyContract
 from imgproc_adapters.testing.factories import make_request
+from imgproc_adapters.testing.policy import RememberingPolicy
 from imgproc_domain.policy import DenialReason, Denied, Granted, Operation
+from imgproc_domain.ports.policy import ImmediatePolicy
 from imgproc_domain.scope import LOCAL
 
 
@@ -30,6 +34,18 @@ class TestAllowAll(OperationPolicyContract):
         denied = await policy.commit(make_request("key-1", resource="meme-2"), granted.reservation)
         assert isinstance(denied, Denied)
         assert denied.reason is DenialReason.FORBIDDEN
+
+
+class TestAllowAllAtOnce(ImmediatePolicyContract):
+    @pytest.fixture
+    def policy(self) -> AllowAllPolicy:
+        return AllowAllPolicy()
+
+
+@pytest.mark.parametrize("policy", [QuotaPolicy, HttpPolicy, UnavailablePolicy, RememberingPolicy])
+def test_a_policy_that_asks_or_keeps_anything_is_not_immediate(policy: type) -> None:
+    assert issubclass(AllowAllPolicy, ImmediatePolicy)
+    assert not issubclass(policy, ImmediatePolicy)
 
 
 class TestUnavailable:

@@ -1,0 +1,263 @@
+"""What is claimed in the transaction that opens it, and what a claim may start."""
+
+from typing import Final
+
+from mutants.kinds import Mutant
+
+_HANDOVER: Final = "src/imgproc_domain/usecases/handover.py"
+_CLAIM: Final = "src/imgproc_domain/usecases/claim.py"
+_ADVANCE: Final = "src/imgproc_domain/usecases/advance.py"
+_SETTLE: Final = "src/imgproc_domain/usecases/settle.py"
+_PERMISSION: Final = "src/imgproc_domain/usecases/permission.py"
+_LANE: Final = "src/imgproc_app/worker/lane.py"
+_WORKER: Final = "src/imgproc_app/worker/worker.py"
+
+_CONTRACT: Final = ("tests/unit/adapters/memory/test_contracts.py::TestHandover",)
+_FENCES: Final = ("tests/unit/usecases/test_fences.py",)
+_WORKER_TESTS: Final = ("tests/unit/worker/test_handover.py",)
+
+MUTANTS: Final = (
+    Mutant(
+        name="HANDED_OVER_SUPERSEDED",
+        breaks="I13",
+        wrong="a deployment that is not in force any more claims what it opens",
+        file=_HANDOVER,
+        before="    if not plan.tasks or await deployment.is_superseded(tx):\n",
+        after="    if not plan.tasks:\n",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="HANDED_OVER_WITHOUT_SLOT",
+        breaks="I18",
+        wrong="an agent task is claimed with the transaction that opens it although no slot is free",
+        file=_HANDOVER,
+        before=(
+            "        if task.lane is Lane.AGENT and len(holding) == len(slots):\n"
+            "            continue\n"
+            "        taken[task.task_id] = tasks.claim(task, handover.owner, now, deployment.limits.lease)\n"
+            "        if task.lane is Lane.AGENT:\n"
+        ),
+        after=(
+            "        taken[task.task_id] = tasks.claim(task, handover.owner, now, deployment.limits.lease)\n"
+            "        if task.lane is Lane.AGENT and len(holding) < len(slots):\n"
+        ),
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="HANDED_OVER_SLOT_NOT_HELD",
+        breaks="I18",
+        wrong="the slot of a task that was handed over stays free for others",
+        file=_HANDOVER,
+        before="    if holding:\n        await tx.slots.hold(holding)\n",
+        after="",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="HANDED_OVER_WITHOUT_PLACE",
+        breaks="I18",
+        wrong="more is claimed with the transaction that opens it than the worker has places for",
+        file=_HANDOVER,
+        before="            left[task.task_type] -= 1\n",
+        after="",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="HANDED_OVER_UNREAD",
+        breaks="I5",
+        wrong="a text is claimed whose words the transaction has not read",
+        file=_HANDOVER,
+        before="        readable = task.task_type is not TaskType.TEXT or (",
+        after="        readable = task.task_type in TaskType or (",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="HANDED_OVER_WITHOUT_ATTEMPT",
+        breaks="I6",
+        wrong="a task that was handed over has no attempt",
+        file=_SETTLE,
+        before="    if batch.executions:\n        await tx.attempts.add(",
+        after="    if batch.executions and not plan.tasks:\n        await tx.attempts.add(",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="AGENT_STARTED_BY_ITS_CLAIM",
+        breaks="I7",
+        wrong="the claim of an agent task says that its call may have been made, before the grant is committed",
+        file=_CLAIM,
+        before="    local = task.task_type is not TaskType.CONTEXT and deployment",
+        after="    local = deployment",
+        tests=_FENCES,
+    ),
+    Mutant(
+        name="UNREPEATABLE_STARTED_BY_ITS_CLAIM",
+        breaks="I9",
+        wrong="a claim starts a call that could not be repeated if the claim were lost",
+        file=_CLAIM,
+        before="deployment.replay(task.task_type) is Replay.SAFE\n    if not local",
+        after="deployment.replay(task.task_type) in Replay\n    if not local",
+        tests=_FENCES,
+    ),
+    Mutant(
+        name="STARTED_BY_ITS_CLAIM_FOR_NOTHING",
+        breaks="I11",
+        wrong="a claim starts the call of a task that it has decided without one",
+        file=_CLAIM,
+        before="    if not local or execution.outcome is not None:\n",
+        after="    if not local:\n",
+        tests=_FENCES,
+    ),
+    Mutant(
+        name="STARTED_BY_ITS_CLAIM_WITHOUT_BEGINNING",
+        breaks="I18",
+        wrong="the time that a worker stood still behind its claim does not count against its deadline",
+        file=_CLAIM,
+        before="    return evolve(execution, attempt=started, begun=begun)\n",
+        after="    return evolve(execution, attempt=started, begun=begun + 86_400.0)\n",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="ROOM_IGNORED",
+        breaks="I12",
+        wrong="a settling opens agent tasks above the backpressure limit",
+        file=_ADVANCE,
+        before="    if permit is None and plan.room > 0 and deployment",
+        after="    if permit is None and deployment",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="ROOM_NEVER_USED_UP",
+        breaks="I12",
+        wrong="a batch opens more agent tasks than backpressure leaves room for",
+        file=_ADVANCE,
+        before="        plan.room -= 1\n",
+        after="",
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="BACKPRESSURE_UNSEEN",
+        breaks="I12",
+        wrong="a worker does not look how many agent tasks are queued before it opens others",
+        file=_WORKER,
+        before="        return most - await self._dispatch.queued(TaskType.CONTEXT, most)\n",
+        after="        return most - 0 * await self._dispatch.queued(TaskType.CONTEXT, most)\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="BROKEN_IMMEDIATE_POLICY_CONSENTS",
+        breaks="I7",
+        wrong="a policy that raises when asked at once counts as one that grants",
+        file=_PERMISSION,
+        before=(
+            "        return _parsed(policy.acquire_now(request))\n"
+            "    except Exception as error:\n"
+            '        log.exception("the operation policy failed to acquire")\n'
+            "        return _unavailable(error)\n"
+        ),
+        after=(
+            "        return _parsed(policy.acquire_now(request))\n"
+            "    except Exception as error:\n"
+            '        log.exception("the operation policy failed to acquire")\n'
+            "        return Granted(str(error))\n"
+        ),
+        tests=_CONTRACT,
+    ),
+    Mutant(
+        name="PLACES_OF_OTHERS",
+        breaks="I12",
+        wrong="what a worker opens takes places that other scopes wait for",
+        file=_LANE,
+        before="        kept = (max(self._limit - self.busy, 0) + 1) // 2 if self._nobody_waits else 0\n",
+        after="        kept = (max(self._limit - self.busy, 0) + 1) // 2\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="SLOTS_OF_OTHERS",
+        breaks="I12",
+        wrong="an agent lane that got no slot for those who wait gives the next one to what it opens",
+        file=_LANE,
+        before="            if found == places or LANE_OF[self.task_type] is Lane.AGENT:\n",
+        after="            if found == places:\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="PLACES_TAKEN_TWICE",
+        breaks="I18",
+        wrong="a lane claims for places that were taken during its scan",
+        file=_LANE,
+        before="            places = max(min(share, self._limit - self.busy), 0)\n",
+        after="            places = share\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="CLAIM_UNDER_WAY_HAS_NO_PLACES",
+        breaks="I18",
+        wrong="places that are being claimed for are kept for others as well",
+        file=_LANE,
+        before=(
+            "        self._kept += places\n"
+            "        try:\n"
+            "            executions = await claim_tasks("
+            "self._deployment, scope, self.task_type, places, self._owner)\n"
+            "        finally:\n"
+            "            self._kept -= places\n"
+        ),
+        after=(
+            "        executions = await claim_tasks(self._deployment, scope, self.task_type, places, self._owner)\n"
+        ),
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="ADOPTED_WITHOUT_HEARTBEAT",
+        breaks="I4",
+        wrong="nobody renews the lease of what was adopted",
+        file=_LANE,
+        before=("        self._heartbeat.hold(claims)\n        for execution in executions:\n"),
+        after="        for execution in executions:\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="ADOPTED_AND_FORGOTTEN",
+        breaks="I6",
+        wrong="a lane that ends holds what it adopted and never started",
+        file=_LANE,
+        before="        self.decline_adopted()\n        running = [",
+        after="        running = [",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="STOPPED_WORKER_ADOPTS",
+        breaks="I6",
+        wrong="a worker that is being stopped begins what is handed to it",
+        file=_WORKER,
+        before="            (lane.adopt if self._works else lane.decline)(adopted)\n",
+        after="            lane.adopt(adopted)\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="STOPPED_WORKER_OFFERS",
+        breaks="I6",
+        wrong="a worker that is being stopped keeps places for what it opens",
+        file=_WORKER,
+        before="for task_type, lane in self._lanes.items()} if self._works else {}\n",
+        after="for task_type, lane in self._lanes.items()}\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="SUPERSEDED_WORKER_HOLDS",
+        breaks="I18",
+        wrong="a superseded worker holds slot and lease of what it adopted and will not start",
+        file=_WORKER,
+        before="            for lane in self._lanes.values():\n                lane.decline_adopted()\n",
+        after="",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="OFFER_NEVER_TAKEN_BACK",
+        breaks="I12",
+        wrong="places that were kept for what a batch opens stay kept",
+        file=_WORKER,
+        before="                self._lanes[task_type].give_back(kept)\n",
+        after="                self._lanes[task_type].give_back(0 * kept)\n",
+        tests=_WORKER_TESTS,
+    ),
+)
