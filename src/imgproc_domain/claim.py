@@ -10,7 +10,7 @@ from imgproc_domain.ids import JobId, TaskId, WorkerId
 from imgproc_domain.scope import Scope
 
 
-@frozen(slots=False)
+@frozen(slots=False, cache_hash=True)
 class Claim:
     """The right to write back one task: travels whole, never as loose arguments."""
 

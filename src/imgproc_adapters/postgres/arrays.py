@@ -26,6 +26,7 @@ _LENGTH: Final = struct.Struct("!i")
 _INT4: Final = struct.Struct("!i")
 _INT8: Final = struct.Struct("!q")
 _NULL: Final = _LENGTH.pack(-1)
+_SIXTEEN: Final = _LENGTH.pack(16)
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -119,8 +120,8 @@ class _UuidsDumper(_ArrayDumper):
     oid = 2951
     element = 2950
 
-    def encode(self, item: UUID) -> bytes:
-        return item.bytes
+    def encoded(self, items: Collection[UUID | None]) -> Iterable[bytes]:
+        return [_NULL if item is None else _SIXTEEN + item.int.to_bytes(16) for item in items]
 
 
 class _IntsDumper(_RepeatingDumper):

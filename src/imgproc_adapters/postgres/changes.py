@@ -8,18 +8,23 @@ batches in which every row changes in its own way.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from attrs import field, frozen
 
 from imgproc_adapters.postgres.session import Sql, statement
+from imgproc_domain.diagnosis import Diagnosis
 
 R = TypeVar("R")
 
-Columns = Mapping[str, Callable[[R], object]]
-"""The columns of a table that change, and how each is read from the domain's value."""
+Columns = Mapping[str, str]
+"""The columns of a table that change, and the attribute that each is read from; an error gives two columns."""
+
+ERROR: Final = "error"
 
 _MOST: Final = 4
+_NOTHING: Final = object()
 
 
 @frozen
@@ -30,8 +35,28 @@ class Change(Generic[R]):
     rows: list[R] = field(factory=list)
 
 
+@cache
+def _reader(attributes: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
+    return attrgetter(*attributes)
+
+
+def _values(columns: Columns, before: object | None, after: object) -> dict[str, object]:
+    read = _reader(tuple(columns.values()))
+    old = read(before) if before is not None else (_NOTHING,) * len(columns)
+    values: dict[str, object] = {}
+    for name, was, now in zip(columns, old, read(after), strict=True):
+        if was is now or was == now:
+            continue
+        if name == ERROR:
+            values["error_code"] = now.code if isinstance(now, Diagnosis) else None
+            values["error_message"] = now.message if isinstance(now, Diagnosis) else None
+        else:
+            values[name] = now
+    return values
+
+
 def alike(
-    columns: Columns[R], pairs: Iterable[tuple[R | None, R]], *same: Callable[[R], object]
+    columns: Columns, pairs: Iterable[tuple[R | None, R]], *same: Callable[[R], object]
 ) -> Sequence[Change[R]] | None:
     """Group rows, given as they were read and as they are to be, by what changes; rows of a group agree in ``same``.
 
@@ -40,7 +65,7 @@ def alike(
     """
     found: dict[tuple[object, ...], Change[R]] = {}
     for before, after in pairs:
-        values = {name: of(after) for name, of in columns.items() if before is None or of(after) != of(before)}
+        values = _values(columns, before, after)
         if not values:
             continue
         key = (*values.items(), *(of(after) for of in same))

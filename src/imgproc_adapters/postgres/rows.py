@@ -1,12 +1,13 @@
 """Between rows and the domain's values. Each column list names the order its reader expects, under its alias."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 from imgproc_adapters.postgres.arrays import Bools, Ints, Texts, Times, Uuids
+from imgproc_adapters.postgres.changes import ERROR, Columns
 from imgproc_adapters.postgres.converter import CONVERTER
 from imgproc_adapters.postgres.session import Row
 from imgproc_domain.attempt import Attempt, AttemptStatus
@@ -21,8 +22,6 @@ from imgproc_domain.policy import Operation
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import STAGES, ReverseImagePolicy, Stage, TaskType
 from imgproc_domain.task import Target, Task, TaskStatus
-
-R = TypeVar("R")
 
 
 def _columns(alias: str, names: str) -> str:
@@ -72,21 +71,6 @@ def _lease(generation: int, owner: str | None, expires_at: datetime | None) -> L
     return Lease(generation, None if owner is None else WorkerId(owner), expires_at)
 
 
-def _lease_columns(lease_of: Callable[[R], Lease]) -> Mapping[str, Callable[[R], object]]:
-    return {
-        "claim_generation": lambda row: lease_of(row).generation,
-        "lease_owner": lambda row: lease_of(row).owner,
-        "lease_expires_at": lambda row: lease_of(row).expires_at,
-    }
-
-
-def _error_columns(error_of: Callable[[R], Diagnosis | None]) -> Mapping[str, Callable[[R], object]]:
-    return {
-        "error_code": lambda row: None if (error := error_of(row)) is None else error.code,
-        "error_message": lambda row: None if (error := error_of(row)) is None else error.message,
-    }
-
-
 def task_of(scope: Scope, row: Row) -> Task:
     return Task(
         scope=scope,
@@ -106,16 +90,18 @@ def task_of(scope: Scope, row: Row) -> Task:
     )
 
 
-TASK_COLUMNS: Final[Mapping[str, Callable[[Task], object]]] = {
-    "status": lambda task: task.status,
-    "grant_id": lambda task: task.grant_id,
-    "available_at": lambda task: task.available_at,
-    "failures": lambda task: task.failures,
-    "lease_losses": lambda task: task.lease_losses,
-    "started_at": lambda task: task.started_at,
-    "completed_at": lambda task: task.completed_at,
-    **_lease_columns(lambda task: task.lease),
-    **_error_columns(lambda task: task.error),
+TASK_COLUMNS: Final[Columns] = {
+    "status": "status",
+    "grant_id": "grant_id",
+    "available_at": "available_at",
+    "failures": "failures",
+    "lease_losses": "lease_losses",
+    "started_at": "started_at",
+    "completed_at": "completed_at",
+    "claim_generation": "lease.generation",
+    "lease_owner": "lease.owner",
+    "lease_expires_at": "lease.expires_at",
+    ERROR: "error",
 }
 
 
@@ -178,14 +164,16 @@ def in_order(stages: Mapping[Stage, StageState]) -> tuple[StageState, ...]:
     return tuple(stages[stage] for stage in STAGES)
 
 
-JOB_COLUMNS: Final[Mapping[str, Callable[[Job], object]]] = {
-    "status": lambda job: job.status,
-    "updated_at": lambda job: job.updated_at,
-    "due_at": lambda job: job.due_at,
-    "completed_at": lambda job: job.completed_at,
-    "retry_at": lambda job: job.retry_at,
-    **_lease_columns(lambda job: job.lease),
-    **_error_columns(lambda job: job.error),
+JOB_COLUMNS: Final[Columns] = {
+    "status": "status",
+    "updated_at": "updated_at",
+    "due_at": "due_at",
+    "completed_at": "completed_at",
+    "retry_at": "retry_at",
+    "claim_generation": "lease.generation",
+    "lease_owner": "lease.owner",
+    "lease_expires_at": "lease.expires_at",
+    ERROR: "error",
 }
 
 
@@ -257,13 +245,13 @@ def attempt_identity(attempts: Sequence[Attempt]) -> dict[str, object]:
     }
 
 
-ATTEMPT_COLUMNS: Final[Mapping[str, Callable[[Attempt], object]]] = {
-    "status": lambda attempt: attempt.status,
-    "generation": lambda attempt: attempt.generation,
-    "external_started_at": lambda attempt: attempt.external_started_at,
-    "hard_deadline_at": lambda attempt: attempt.hard_deadline_at,
-    "completed_at": lambda attempt: attempt.completed_at,
-    **_error_columns(lambda attempt: attempt.error),
+ATTEMPT_COLUMNS: Final[Columns] = {
+    "status": "status",
+    "generation": "generation",
+    "external_started_at": "external_started_at",
+    "hard_deadline_at": "hard_deadline_at",
+    "completed_at": "completed_at",
+    ERROR: "error",
 }
 
 
@@ -298,9 +286,9 @@ def grant_of(scope: Scope, row: Row) -> Grant:
     )
 
 
-GRANT_COLUMNS: Final[Mapping[str, Callable[[Grant], object]]] = {
-    "status": lambda grant: grant.status,
-    "updated_at": lambda grant: grant.updated_at,
+GRANT_COLUMNS: Final[Columns] = {
+    "status": "status",
+    "updated_at": "updated_at",
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import assert_never
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from imgproc_domain import attempt as attempts
 from imgproc_domain.attempt import (
@@ -60,10 +60,7 @@ class Execution:
     maybe_running_until: datetime | None = None
     reservation: str | None = None
     begun: float | None = None
-
-    @property
-    def claim(self) -> Claim:
-        return self.task.claim
+    claim: Claim = Factory(lambda self: self.task.claim, takes_self=True)
 
 
 async def claim_tasks(
