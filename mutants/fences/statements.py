@@ -166,15 +166,6 @@ MUTANTS: Final = (
         tests=("tests/integration/postgres/test_races.py::test_expiry_passes_by_what_is_being_settled",),
     ),
     Mutant(
-        name="TASK_SAVED_NOWHERE",
-        breaks="I4",
-        wrong="nobody looks whether a task that is saved was still there",
-        file=_CLAIMS,
-        before="if await self._session.run(SAVE_TASKS, **task_state(tasks)) != len(tasks):",
-        after="if await self._session.run(SAVE_TASKS, **task_state(tasks)) < 0:",
-        tests=(f"{_CLAIM_TESTS}::test_a_task_that_does_not_exist_cannot_be_saved",),
-    ),
-    Mutant(
         name="HELD_JOB_CLAIMED",
         breaks="I4",
         wrong="a job that somebody reconciles is claimed once more",

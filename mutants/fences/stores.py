@@ -12,6 +12,7 @@ _SQL: Final = "src/imgproc_adapters/postgres/processing_sql.py"
 _STAGES: Final = "src/imgproc_adapters/postgres/stages.py"
 _VECTORS: Final = "src/imgproc_adapters/postgres/vectors.py"
 _LIBRARY: Final = "src/imgproc_adapters/postgres/library.py"
+_CHANGES: Final = "src/imgproc_adapters/postgres/changes.py"
 _QUOTA: Final = "src/imgproc_adapters/policy/quota.py"
 _RESERVATION: Final = "src/imgproc_adapters/policy/reservation.py"
 
@@ -21,6 +22,7 @@ _SWALLOWED: Final = f"{_UOW_TESTS}::test_a_write_of_a_row_that_is_gone_keeps_not
 _SCOPE_TESTS: Final = f"{_CONTRACTS}::TestScopes"
 _OWN_ROWS: Final = f"{_SCOPE_TESTS}::test_each_scope_reads_its_own_rows"
 _UNTOUCHED: Final = f"{_SCOPE_TESTS}::test_what_one_scope_does_changes_nothing_of_another"
+_UNTOUCHED_APART: Final = f"{_CONTRACTS}::TestScopesApart::test_what_one_scope_does_changes_nothing_of_another"
 _SEARCH_TESTS: Final = f"{_CONTRACTS}::TestSearch"
 _QUOTA_TESTS: Final = "tests/integration/policy/test_quota.py"
 
@@ -59,7 +61,34 @@ MUTANTS: Final = (
         file=_EXECUTION,
         before=" AND a.attempt_id = n.attempt_id AND a.status = n.expected\n",
         after=" AND a.attempt_id = n.attempt_id\n",
+        tests=(f"{_CONTRACTS}::TestAttemptsApart::test_a_step_from_another_status_than_the_stored_one_writes_nothing",),
+    ),
+    Mutant(
+        name="ALIKE_MOVED_FROM_ANYWHERE",
+        breaks="I6",
+        wrong="attempts that move alike are moved whatever their status is: no compare-and-set",
+        file=_EXECUTION,
+        before=' AND attempt_id = ANY (%(attempt_ids)s) AND status = %(expected)s"',
+        after=' AND attempt_id = ANY (%(attempt_ids)s)"',
         tests=("tests/integration/postgres/test_races.py::test_of_two_that_start_one_attempt_one_may_call",),
+    ),
+    Mutant(
+        name="ROW_CHANGED_IN_ANY_SCOPE",
+        breaks="I1",
+        wrong="rows that change alike are written in all scopes",
+        file=_CHANGES,
+        before='"UPDATE {table} SET {settings} WHERE scope_id = %(scope)s AND {where} {returning}",',
+        after='"UPDATE {table} SET {settings} WHERE {where} {returning}",',
+        tests=(f"{_UNTOUCHED}[_end_a_task]",),
+    ),
+    Mutant(
+        name="ROW_SAVED_NOWHERE",
+        breaks="I4",
+        wrong="nobody looks whether a row that is saved was still there",
+        file=_CHANGES,
+        before="    if written != wanted:\n",
+        after="    if written > wanted:\n",
+        tests=(_SWALLOWED,),
     ),
     Mutant(
         name="ATTEMPT_SAVED_IN_ANY_SCOPE",
@@ -68,7 +97,7 @@ MUTANTS: Final = (
         file=_EXECUTION,
         before="    WHERE a.scope_id = %(scope)s AND a.task_id = n.task_id AND",
         after="    WHERE a.task_id = n.task_id AND",
-        tests=(f"{_UNTOUCHED}[_fail_an_attempt]",),
+        tests=(f"{_UNTOUCHED_APART}[_fail_an_attempt]",),
     ),
     Mutant(
         name="ATTEMPT_READ_FROM_ANY_SCOPE",
@@ -104,16 +133,7 @@ MUTANTS: Final = (
         file=_EXECUTION,
         before="    WHERE g.scope_id = %(scope)s AND g.grant_id = n.grant_id AND",
         after="    WHERE g.grant_id = n.grant_id AND",
-        tests=(f"{_UNTOUCHED}[_commit_a_grant]",),
-    ),
-    Mutant(
-        name="GRANT_SAVED_NOWHERE",
-        breaks="I7",
-        wrong="nobody looks whether a grant that is saved was still there",
-        file=_EXECUTION,
-        before="self._session.run(_SAVE_GRANTS, **grant_state(grants)) != len(grants):",
-        after="self._session.run(_SAVE_GRANTS, **grant_state(grants)) < 0:",
-        tests=(_SWALLOWED,),
+        tests=(f"{_UNTOUCHED_APART}[_commit_a_grant]",),
     ),
     Mutant(
         name="RELEASE_SENT_FOR_EVER",
@@ -140,7 +160,7 @@ MUTANTS: Final = (
         file=_SQL,
         before="    WHERE j.scope_id = %(scope)s AND j.job_id = n.job_id AND",
         after="    WHERE j.job_id = n.job_id AND",
-        tests=(f"{_UNTOUCHED}[_open_a_stage]",),
+        tests=(f"{_UNTOUCHED_APART}[_open_a_stage]",),
     ),
     Mutant(
         name="STAGE_SAVED_IN_ANY_SCOPE",
@@ -158,7 +178,7 @@ MUTANTS: Final = (
         file=_SQL,
         before="    WHERE t.scope_id = %(scope)s AND t.task_id = n.task_id AND",
         after="    WHERE t.task_id = n.task_id AND",
-        tests=(f"{_UNTOUCHED}[_end_a_task]",),
+        tests=(f"{_UNTOUCHED_APART}[_end_a_task]",),
     ),
     Mutant(
         name="BUSY_IN_ANY_SCOPE",
@@ -203,15 +223,6 @@ MUTANTS: Final = (
         tests=(
             f"{_CONTRACTS}::TestTasks::test_the_last_agent_task_of_a_picture_version_is_that_of_its_highest_revision",
         ),
-    ),
-    Mutant(
-        name="JOB_SAVED_NOWHERE",
-        breaks="I10",
-        wrong="nobody looks whether a job that is saved was still there",
-        file=_PROCESSING,
-        before="if await self._session.run(SAVE_JOBS, **job_state(jobs)) != len(jobs):",
-        after="if await self._session.run(SAVE_JOBS, **job_state(jobs)) < 0:",
-        tests=(_SWALLOWED,),
     ),
     Mutant(
         name="MEME_SAVED_NOWHERE",

@@ -13,9 +13,11 @@ from typing import Final, Generic, TypeVar
 
 from attrs import field, frozen
 
-from imgproc_adapters.postgres.session import Sql, statement
+from imgproc_adapters.postgres.arrays import Uuids
+from imgproc_adapters.postgres.session import Session, Sql, statement
 from imgproc_domain.diagnosis import Diagnosis
 
+K = TypeVar("K")
 R = TypeVar("R")
 
 Columns = Mapping[str, str]
@@ -88,3 +90,36 @@ def update(table: str, columns: tuple[str, ...], where: str, returning: str = ""
         where=where,
         returning=returning,
     )
+
+
+@frozen
+class Table(Generic[R]):
+    """How the rows of one table are written back: ``what`` they are, by which ``key``, and all at once where they must.
+
+    ``joined`` writes rows that each change in their own way, given as the arrays that ``arrays`` makes of them.
+    """
+
+    what: str
+    name: str
+    key: str
+    columns: Columns
+    joined: Sql
+    arrays: Callable[[Sequence[R]], dict[str, object]]
+
+
+async def save(session: Session, table: Table[R], known: dict[K, R], rows: Sequence[R]) -> None:
+    """Write rows back that this transaction has locked; raises `Conflict` if one is gone."""
+    if not rows:
+        return
+    key_of = attrgetter(table.key)
+    groups = alike(table.columns, ((known.get(key_of(row)), row) for row in rows))
+    if groups is None:
+        wanted, written = len(rows), await session.run(table.joined, **table.arrays(rows))
+    else:
+        wanted, written = sum(len(change.rows) for change in groups), 0
+        for change in groups:
+            sql = update(table.name, tuple(change.values), f"{table.key} = ANY (%(ids)s)")
+            written += await session.run(sql, ids=Uuids(map(key_of, change.rows)), **change.values)
+    if written != wanted:
+        raise session.conflict(f"a {table.what} to be written is gone")
+    known.update((key_of(row), row) for row in rows)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 from imgproc_adapters.postgres.arrays import Texts, Uuids
-from imgproc_adapters.postgres.changes import Change, alike, update
+from imgproc_adapters.postgres.changes import Table, save
 from imgproc_adapters.postgres.processing_sql import SAVE_TASKS
 from imgproc_adapters.postgres.rows import JOB, TASK, TASK_COLUMNS, task_of, task_state
 from imgproc_adapters.postgres.session import Row, Session, Sql, statement
@@ -108,6 +108,9 @@ LOCK_JOBS: Final = statement(
 _NOW: Final = statement("SELECT statement_timestamp()")
 
 
+_TASKS: Final = Table("task", "tasks", "task_id", TASK_COLUMNS, SAVE_TASKS, task_state)
+
+
 class PostgresClaims:
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -127,23 +130,7 @@ class PostgresClaims:
         return self._read(rows)
 
     async def save(self, tasks: Sequence[Task]) -> None:
-        if not tasks:
-            return
-        known = self._session.read.tasks
-        groups = alike(TASK_COLUMNS, ((known.get(task.task_id), task) for task in tasks))
-        if groups is None:
-            if await self._session.run(SAVE_TASKS, **task_state(tasks)) != len(tasks):
-                raise self._session.conflict("a task to be written is gone")
-        else:
-            await self._save(groups)
-        known.update((task.task_id, task) for task in tasks)
-
-    async def _save(self, groups: Sequence[Change[Task]]) -> None:
-        for change in groups:
-            sql = update("tasks", tuple(change.values), "task_id = ANY (%(ids)s)")
-            ids = Uuids(task.task_id for task in change.rows)
-            if await self._session.run(sql, ids=ids, **change.values) != len(change.rows):
-                raise self._session.conflict("a task to be written is gone")
+        await save(self._session, _TASKS, self._session.read.tasks, tasks)
 
     def _read(self, rows: Sequence[Row]) -> list[Task]:
         tasks = [task_of(self._session.scope, row) for row in rows]

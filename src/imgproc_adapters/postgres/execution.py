@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from imgproc_adapters.postgres.arrays import Texts, Times, Uuids
-from imgproc_adapters.postgres.changes import Change, alike, update
+from imgproc_adapters.postgres.changes import Table, alike, save, update
 from imgproc_adapters.postgres.rows import (
     ATTEMPT,
     ATTEMPT_COLUMNS,
@@ -138,6 +138,9 @@ _TOMBSTONES: Final = statement(
 )
 
 
+_GRANTS_TABLE: Final = Table("grant", "operation_grants", "grant_id", GRANT_COLUMNS, _SAVE_GRANTS, grant_state)
+
+
 class PostgresAttempts:
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -201,23 +204,7 @@ class PostgresGrants:
         return await self._grants(_LOCK_GRANTS, grant_ids)
 
     async def save(self, grants: Sequence[Grant]) -> None:
-        if not grants:
-            return
-        known = self._session.read.grants
-        groups = alike(GRANT_COLUMNS, ((known.get(grant.grant_id), grant) for grant in grants))
-        if groups is None:
-            if await self._session.run(_SAVE_GRANTS, **grant_state(grants)) != len(grants):
-                raise self._session.conflict("a grant to be written is gone")
-        else:
-            await self._save(groups)
-        known.update((grant.grant_id, grant) for grant in grants)
-
-    async def _save(self, groups: Sequence[Change[Grant]]) -> None:
-        for change in groups:
-            sql = update("operation_grants", tuple(change.values), "grant_id = ANY (%(ids)s)")
-            ids = Uuids(grant.grant_id for grant in change.rows)
-            if await self._session.run(sql, ids=ids, **change.values) != len(change.rows):
-                raise self._session.conflict("a grant to be written is gone")
+        await save(self._session, _GRANTS_TABLE, self._session.read.grants, grants)
 
     async def _grants(self, sql: Sql, grant_ids: Collection[GrantId]) -> Mapping[GrantId, Grant]:
         rows = await self._session.rows(sql, ids=Uuids(set(grant_ids))) if grant_ids else ()

@@ -1,9 +1,10 @@
 """Jobs with their stages, and tasks."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from imgproc_adapters.postgres.arrays import Texts, Uuids
-from imgproc_adapters.postgres.changes import Change, alike, update
+from imgproc_adapters.postgres.changes import Table, save
 from imgproc_adapters.postgres.claims import LOCK_JOBS
 from imgproc_adapters.postgres.processing_sql import (
     ACTIVE,
@@ -39,6 +40,8 @@ from imgproc_domain.ports.processing import JobPage, PictureVersion, TaskPage
 from imgproc_domain.stage import Stage, TaskType
 from imgproc_domain.task import Task, TaskStatus
 
+_JOBS: Final = Table("job", "image_processing_jobs", "job_id", JOB_COLUMNS, SAVE_JOBS, job_state)
+
 
 class PostgresJobs:
     def __init__(self, session: Session) -> None:
@@ -72,25 +75,10 @@ class PostgresJobs:
         return {job_id for (job_id,) in rows}
 
     async def save(self, jobs: Sequence[Job]) -> None:
-        if not jobs:
-            return
-        known = self._session.read.jobs
-        groups = alike(JOB_COLUMNS, ((known.get(job.job_id), job) for job in jobs))
-        if groups is None:
-            if await self._session.run(SAVE_JOBS, **job_state(jobs)) != len(jobs):
-                raise self._session.conflict("a job to be written is gone")
-        else:
-            await self._save(groups)
-        if changed := changed_stages(self._session, jobs):
+        changed = changed_stages(self._session, jobs)
+        await save(self._session, _JOBS, self._session.read.jobs, jobs)
+        if changed:
             await save_stages(self._session, changed)
-        known.update((job.job_id, job) for job in jobs)
-
-    async def _save(self, groups: Sequence[Change[Job]]) -> None:
-        for change in groups:
-            sql = update("image_processing_jobs", tuple(change.values), "job_id = ANY (%(ids)s)")
-            ids = Uuids(job.job_id for job in change.rows)
-            if await self._session.run(sql, ids=ids, **change.values) != len(change.rows):
-                raise self._session.conflict("a job to be written is gone")
 
     async def page(
         self, after: JobId | None, limit: int, status: JobStatus | None = None, stage: Stage | None = None

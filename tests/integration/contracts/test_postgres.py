@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from imgproc_adapters.postgres import changes, stages
 from imgproc_adapters.postgres.dispatch import PostgresDispatch
 from imgproc_adapters.postgres.heartbeat import PostgresHeartbeat
 from imgproc_adapters.postgres.notify import PostgresListener
@@ -120,3 +121,34 @@ class TestUndecided(UndecidedContract): ...
 
 
 class TestUnitOfWork(UnitOfWorkContract): ...
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write rows as where each of them changes in its own way."""
+    monkeypatch.setattr(changes, "_MOST", 0)
+    monkeypatch.setattr(stages, "_MOST", 0)
+
+
+@pytest.mark.usefixtures("apart")
+class TestAttemptsApart(AttemptStoreContract): ...
+
+
+@pytest.mark.usefixtures("apart")
+class TestClaimsApart(ClaimStoreContract): ...
+
+
+@pytest.mark.usefixtures("apart")
+class TestGrantsApart(GrantStoreContract): ...
+
+
+@pytest.mark.usefixtures("apart")
+class TestJobsApart(JobStoreContract): ...
+
+
+@pytest.mark.usefixtures("apart")
+class TestScopesApart(ScopeContract): ...
+
+
+@pytest.mark.usefixtures("apart")
+class TestUnitOfWorkApart(UnitOfWorkContract): ...
