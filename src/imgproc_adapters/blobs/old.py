@@ -41,9 +41,13 @@ def _remove(path: Path, staging: Path, since: datetime) -> bool:
         # somebody has kept them in between; if they did so again, theirs are the same bytes
         with suppress(FileExistsError):
             os.link(aside, path)
+    except FileNotFoundError:
+        # a store that has just started sweeps its staging folder, of old files alone
+        return True
+    else:
         return False
     finally:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
 
 
 def _is_older(path: Path, since: datetime) -> bool:

@@ -59,6 +59,7 @@ class LaneRunner:
         self._adopted: list[Execution] = []
         self._kept = 0
         self._nobody_waits = False
+        self._refused = False
 
     @property
     def busy(self) -> int:
@@ -73,9 +74,11 @@ class LaneRunner:
         self._kept += kept
         return kept
 
-    def give_back(self, kept: int) -> None:
-        """Free places that were kept: what was adopted occupies its own."""
+    def give_back(self, kept: int) -> bool:
+        """Free places that were kept: what was adopted occupies its own. True if a turn found no place meanwhile."""
         self._kept -= kept
+        refused, self._refused = self._refused, False
+        return refused
 
     def adopt(self, executions: Sequence[Execution]) -> None:
         """Take over executions that were claimed for this lane: those that are started run, others at the next turn."""
@@ -103,37 +106,43 @@ class LaneRunner:
         await self._start_adopted()
         free = self._limit - self.busy
         if free <= 0:
+            # nobody looked: whoever rang may wait for the next place
+            self._nobody_waits, self._refused = False, True
             return False
         wanted = min(free, _SCOPES_A_TURN)
-        # set before the scan: what is queued behind its back rings
-        self._nobody_waits = True
-        scopes = await self._dispatch.ready_scopes(self.task_type, self._last_scope, wanted)
-        claimed = 0
-        if len(scopes) == wanted:
+        try:
+            claimed, self._nobody_waits = await self._claim_fairly(free, wanted)
+        except BaseException:
             self._nobody_waits = False
+            raise
+        return claimed > 0
+
+    async def _claim_fairly(self, free: int, wanted: int) -> tuple[int, bool]:
+        """Return how many tasks were claimed, and whether nobody is left to wait."""
+        scopes = await self._dispatch.ready_scopes(self.task_type, self._last_scope, wanted)
+        claimed, nobody_waits = 0, len(scopes) < wanted
         for scope, share in shares(free, scopes):
             # what was handed over meanwhile has taken places
             places = max(min(share, self._limit - self.busy), 0)
             try:
                 found = await self._claim(scope, places)
             except DatabaseUnavailable:
-                self._nobody_waits = False
                 # perhaps of this scope's rows alone: the others are not to wait for them
                 self._last_scope = scope
                 raise
             except Exception:
                 log.exception("%s: scope %s: a claim failed", self.task_type, scope)
-                self._nobody_waits = False
+                nobody_waits = False
                 self._last_scope = scope
                 continue
             if found == places or LANE_OF[self.task_type] is Lane.AGENT:
                 # a claim that got less than there was room for may have wanted for a slot
-                self._nobody_waits = False
+                nobody_waits = False
             if found:
                 # a scope that got nothing, for want of a slot, keeps its turn
                 self._last_scope = scope
             claimed += found
-        return claimed > 0
+        return claimed, nobody_waits
 
     async def _claim(self, scope: Scope, places: int) -> int:
         if not places:

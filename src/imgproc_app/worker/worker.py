@@ -158,12 +158,17 @@ class _Worker:
         """Keep places in the lanes for what a batch opens, and start what it was given."""
         room = await self._room()
         begun = asyncio.get_running_loop().time()
-        places = {task_type: lane.keep() for task_type, lane in self._lanes.items()} if self._works else {}
+        places = {t: self._lanes[t].keep() for t in self._opened(room)} if self._works else {}
         try:
             yield Handover(self._owner, places, room, begun), self._adopt
         finally:
-            for task_type, kept in places.items():
-                self._lanes[task_type].give_back(kept)
+            refused = [task_type for task_type, kept in places.items() if self._lanes[task_type].give_back(kept)]
+            self._wakeups.set(Topic(task_type.value) for task_type in refused)
+
+    def _opened(self, room: int) -> list[TaskType]:
+        """Return the types that settling opens: the first stage is opened by a submission."""
+        opened = {TaskType.TEXT, TaskType.CONTEXT} if room > 0 else {TaskType.TEXT}
+        return [task_type for task_type in self._lanes if task_type in opened]
 
     def _adopt(self, executions: Sequence[Execution]) -> None:
         by_type: dict[TaskType, list[Execution]] = defaultdict(list)

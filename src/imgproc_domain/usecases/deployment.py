@@ -109,7 +109,8 @@ def _answers_alike(policy: type) -> bool:
     """Whether no subclass changed what is asked and left what answers at once: that would not be its own answer."""
 
     def depth(name: str) -> int:
-        return next((i for i, cls in enumerate(policy.__mro__) if name in vars(cls)), 0)
+        # what no class defines is answered by somebody else, on another's behalf
+        return next((i for i, cls in enumerate(policy.__mro__) if name in vars(cls)), len(policy.__mro__))
 
     return depth("acquire_now") <= depth("acquire") and depth("commit_now") <= depth("commit")
 

@@ -27,6 +27,7 @@ from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.points import Point
 
 VISUAL_LIMIT = TEXT_LIMIT = 4
+AGENT_LIMIT = 2
 SELDOM = Pace(poll=1_000.0, sweep=1_000.0)
 
 
@@ -128,6 +129,7 @@ async def test_an_agent_lane_that_waits_for_a_slot_keeps_no_place() -> None:
 async def test_what_is_adopted_during_a_scan_takes_no_place_twice() -> None:
     site = Site()
     lane, _ = site.lane(TaskType.VISUAL, never)
+    await lane.turn()
     for number in range(2 * VISUAL_LIMIT):
         await site.upload(f"cat {number}")
     dispatch = SlowDispatch(site.dispatch, asyncio.Event(), asyncio.Event())
@@ -150,7 +152,6 @@ async def test_what_is_adopted_during_a_scan_takes_no_place_twice() -> None:
 
 async def test_places_of_a_claim_under_way_are_not_kept_for_others() -> None:
     site = Site()
-    await site.upload()
     kept: list[int] = []
 
     def keep(point: Point) -> None:
@@ -159,6 +160,8 @@ async def test_places_of_a_claim_under_way_are_not_kept_for_others() -> None:
 
     site.deployment = evolve(site.deployment, passed=keep)
     lane, _ = site.lane(TaskType.VISUAL, never)
+    await lane.turn()
+    await site.upload()
     await lane.turn()
     assert (kept, lane.busy) == ([0], 1)
     await lane.finish(0)
@@ -337,3 +340,45 @@ async def test_the_tasks_of_a_scope_that_waits_come_before_what_a_settling_opens
     await worker._settler.run()
     assert [task.lease.generation for task in agent_tasks(site)] == [0]
     await context.finish(0)
+
+
+async def test_a_full_lane_keeps_its_next_place_for_those_who_rang() -> None:
+    site = immediate()
+    await site.slots(4)
+    lane, _ = site.lane(TaskType.CONTEXT, never)
+    for number in range(AGENT_LIMIT):
+        await site.upload(f"cat {number}", A)
+    await lane.turn()
+    await site.until_agent(A)
+    lane.adopt(await site.claim(TaskType.CONTEXT, AGENT_LIMIT))
+    await lane.turn()
+    await site.upload("dog", B)
+    await site.until_agent(B)
+    assert not await lane.turn()
+    lane.settled(list(lane._running)[:1])
+    assert lane.keep() == 0
+    await lane.finish(0)
+
+
+async def test_a_lane_that_was_full_of_kept_places_looks_again_when_they_are_free() -> None:
+    site = Site()
+    lane, _ = site.lane(TaskType.VISUAL, never)
+    await lane.turn()
+    kept = [lane.keep() for _ in range(VISUAL_LIMIT - 1)]
+    assert (sum(kept), lane.busy) == (VISUAL_LIMIT, VISUAL_LIMIT)
+    await site.upload("cat")
+    assert not await lane.turn()
+    assert [lane.give_back(places) for places in kept] == [True, False, False]
+    assert await lane.turn()
+    await lane.finish(0)
+
+
+async def test_only_what_a_settling_opens_keeps_places() -> None:
+    site = immediate()
+    worker = worker_of(site)
+    for lane in worker._lanes.values():
+        await lane.turn()
+    async with worker._offer() as (handover, _):
+        assert handover is not None
+        assert set(handover.places) == {TaskType.CONTEXT, TaskType.TEXT}
+    assert worker._opened(0) == [TaskType.TEXT]

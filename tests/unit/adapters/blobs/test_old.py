@@ -83,6 +83,22 @@ async def test_bytes_that_are_kept_at_the_last_moment_come_back(
     assert not list(shelf.staging.iterdir())
 
 
+async def test_a_store_that_starts_and_sweeps_takes_nothing_but_old_bytes(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await shelf.keep_long_ago()
+    rename = Path.rename
+
+    def sweep_behind(self: Path, target: Path) -> Path:
+        moved = rename(self, target)
+        target.unlink()
+        return moved
+
+    monkeypatch.setattr(Path, "rename", sweep_behind)
+    assert await shelf.old.remove_unless_kept_since(A, key, SINCE)
+    assert not list(shelf.staging.iterdir())
+
+
 async def test_a_key_of_another_scope_is_refused(shelf: Shelf) -> None:
     key = await shelf.keep_long_ago()
     with pytest.raises(InvalidValue):

@@ -26,11 +26,18 @@ class _DeniesAtOnce(AllowAllPolicy):
         return NO
 
 
+class _Wrapped(UnavailablePolicy):
+    """Answers itself, and leaves everything else to a policy it wraps."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(AllowAllPolicy(), name)
+
+
 @pytest.mark.parametrize("policy", [AllowAllPolicy(), _DeniesAtOnce()])
 def test_a_policy_that_answers_from_the_request_alone_is_immediate(policy: OperationPolicy) -> None:
     assert evolve(Site().deployment, policy=policy).immediate is policy
 
 
-@pytest.mark.parametrize("policy", [UnavailablePolicy(), _DeniesWhenAsked(), _DeniesToSpend()])
+@pytest.mark.parametrize("policy", [UnavailablePolicy(), _DeniesWhenAsked(), _DeniesToSpend(), _Wrapped()])
 def test_one_that_answers_otherwise_when_it_is_asked_is_not(policy: OperationPolicy) -> None:
     assert evolve(Site().deployment, policy=policy).immediate is None
