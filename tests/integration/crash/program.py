@@ -29,7 +29,7 @@ from imgproc_domain.policy import Decision, Denied, Operation, OperationRequest
 from imgproc_domain.ports.blobs import BlobStore, Staged
 from imgproc_domain.ports.policy import OperationPolicy
 from imgproc_domain.scope import Scope
-from imgproc_domain.stage import ReverseImagePolicy, Stage
+from imgproc_domain.stage import ReverseImagePolicy, Stage, TaskType
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.edit import delete_meme, replace_picture
 from imgproc_domain.usecases.ingest import upload
@@ -143,7 +143,11 @@ async def live(life: Life) -> None:
         await _do(life, _watched(deployment, fate))
         return
     _doom(deployment, life.stage, fate)
-    await life.site.worker(deployment, engine).start()
+    worker = life.site.worker(deployment, engine)
+    for kind in (TaskType.CONTEXT, TaskType.TEXT):
+        # they have seen that nobody waits, however slow the machine is: what is opened is handed over
+        await worker._lanes[kind].turn()
+    await worker.start()
     await asyncio.Event().wait()
 
 
