@@ -37,16 +37,9 @@ class Change(Generic[R]):
     rows: list[R] = field(factory=list)
 
 
-@cache
-def _reader(attributes: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
-    return attrgetter(*attributes)
-
-
-def _values(columns: Columns, before: object | None, after: object) -> dict[str, object]:
-    read = _reader(tuple(columns.values()))
-    old = read(before) if before is not None else (_NOTHING,) * len(columns)
+def _values(columns: Columns, before: Iterable[object], after: Iterable[object]) -> dict[str, object]:
     values: dict[str, object] = {}
-    for name, was, now in zip(columns, old, read(after), strict=True):
+    for name, was, now in zip(columns, before, after, strict=True):
         if was is now or was == now:
             continue
         if name == ERROR:
@@ -65,9 +58,10 @@ def alike(
     All columns change of a row that was not read, and a row that does not change is in no group. None if the groups
     are too many to be worth it.
     """
+    read, unread = attrgetter(*columns.values()), (_NOTHING,) * len(columns)
     found: dict[tuple[object, ...], Change[R]] = {}
     for before, after in pairs:
-        values = _values(columns, before, after)
+        values = _values(columns, unread if before is None else read(before), read(after))
         if not values:
             continue
         key = (*values.items(), *(of(after) for of in same))

@@ -25,7 +25,7 @@ _MANY = 16
 _GATHERING = 0.004
 
 Accept = Callable[[Sequence[Execution]], None]
-Offer = Callable[[], AbstractAsyncContextManager[tuple[Handover | None, Accept]]]
+Offer = Callable[[], AbstractAsyncContextManager[tuple[Handover, Accept]]]
 
 
 class Settler:

@@ -154,7 +154,7 @@ class _Worker:
         self._wakeups.set(Topic(t.value) for t, lane in self._lanes.items() if lane.settled(claims))
 
     @asynccontextmanager
-    async def _offer(self) -> AsyncIterator[tuple[Handover | None, Accept]]:
+    async def _offer(self) -> AsyncIterator[tuple[Handover, Accept]]:
         """Keep places in the lanes for what a batch opens, and start what it was given."""
         room = await self._room()
         begun = asyncio.get_running_loop().time()
