@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import asdict, evolve
 from rich.console import Console
 
-from benchmarks import ROOT, docs, engine, fairness, history, models, report
+from benchmarks import ROOT, docs, engine, fairness, history, models, report, search
 from benchmarks.peers import run as peers
 from benchmarks.plan import FULL, QUICK, Plan
 from benchmarks.server import open_server
@@ -24,9 +24,10 @@ PARTS: Final[Mapping[str, Callable[[EmbeddedPostgres, Plan], Measured]]] = {
     "peers": peers.measure,
     "models": models.measure,
     "fairness": fairness.measure,
+    "search": search.measure,
 }
 WIDTH: Final = 120
-SIZES: Final = ("jobs", "seconds", "finished", "queued", "backlog")
+SIZES: Final = ("jobs", "seconds", "finished", "queued", "backlog", "largest")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "finished": "finished jobs to measure beside",
         "queued": "queued jobs to measure beside",
         "backlog": "queued tasks of the scope that others wait for",
+        "largest": "vectors of the largest scope that is searched",
     }
     for name in SIZES:
         parser.add_argument(f"--{name}", type=int, help=f"{helps[name]} (usually {getattr(FULL, name):,})")
@@ -142,6 +144,8 @@ def _print(found: Mapping[str, Any], parts: Sequence[str]) -> None:
     if "fairness" in parts:
         lanes = {lane: fairness.FairnessResult(**each) for lane, each in found["fairness"].items() if lane != "error"}
         console.print(fairness.table(lanes))
+    if "search" in parts and isinstance(found["search"], list):
+        console.print(report.of_search(found["search"]))
     for error in report.errors(found, parts):
         PROGRESS.print(f"not measured: {error}", style="red", highlight=False)
 

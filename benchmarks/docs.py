@@ -8,7 +8,7 @@ from typing import Any, Final
 from benchmarks import ROOT
 from benchmarks.peers.environment import interpreter
 from benchmarks.plan import FULL, Plan
-from benchmarks.report import MODEL_ROWS, ROWS, columns
+from benchmarks.report import MODEL_ROWS, ROWS, columns, search_cells, search_heads
 from benchmarks.rig import CHUNK
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
@@ -105,6 +105,32 @@ def _parts(report: Mapping[str, Any]) -> Iterator[str]:
     if lanes := report.get("fairness"):
         yield "## Fairness between scopes\n"
         yield _fairness(lanes)
+    if isinstance(rows := report.get("search"), list) and rows:
+        yield "## Search\n"
+        yield _table(search_heads(), [search_cells(row) for row in rows])
+        yield _search(details.get("search", {}), rows)
+
+
+_SEARCH: Final = """\
+Scopes of so many vectors of 512 components, in clusters and with captions in words and Chinese characters, among
+{others} scopes of 1,000. Each query lies near a cluster, has three of its words and one that is common, and asks for
+ten results. The time is that of the use case, with a text model that takes no time: everything between the vector of
+the query and the answer, with the state of the scope, the words, their fields and the coverage. The store alone is the
+nearest by meaning, in a transaction; the best SQL is one prepared statement in binary on a connection that does nothing
+else, for `hybrid` one that fuses both rankings, with the least effort of the index that finds 98 of 100; numpy compares
+all vectors in one process that has them in memory, without words. All of them in turn, query by query. Recall is
+against comparing every vector (`exact`).
+"""
+
+
+def _search(details: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    others = details.get("plan", {}).get("others")
+    built = [
+        f"- {size:,} vectors: {details[key]:,.0f} s, {details[f'index_{size}_bytes'] / 1024**2:,.0f} MB."
+        for size in sorted({row["scope_size"] for row in rows})
+        if (key := f"index_{size}_build_s") in details
+    ]
+    return "\n".join([_SEARCH.format(others=others), "Building the indexes:", "", *built, ""])
 
 
 _MODELS: Final = """\

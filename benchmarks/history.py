@@ -83,14 +83,25 @@ def append(report: Mapping[str, object], *, at: datetime, commit: str, cores: in
 
 
 def figures(report: Mapping[str, object]) -> dict[str, object]:
-    """Return a report without the words: what an error says is of that machine and that day."""
+    """Return a report without the words: what an error says is of that machine and that day.
+
+    Rows are known by their words instead of their places, which are others when fewer are measured.
+    """
     found: dict[str, object] = {}
     for name, value in report.items():
         if isinstance(value, Mapping):
             found[name] = figures(value)
+        elif isinstance(value, list):
+            found[name] = {_place(row): figures(row) for row in value}
         elif not isinstance(value, str):
             found[name] = value
     return found
+
+
+def _place(row: Mapping[str, object]) -> str:
+    """Return the first figure of a row and its words: they say what its other figures are of."""
+    first = next(iter(row.values()))
+    return " ".join([str(first), *(value for value in row.values() if isinstance(value, str))])
 
 
 def trend(lines: Sequence[Line]) -> Table:

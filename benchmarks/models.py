@@ -115,7 +115,7 @@ async def _pipeline(runtime: Runtime, pictures: Sequence[Path], repeats: int, nu
     for repeat in range(repeats):
         for path in pictures:
             scope = Scope(f"round-{number}-{repeat}")
-            await upload(deployment, scope, path.name, _bytes(path), ReverseImagePolicy.FORBID)
+            await upload(deployment, scope, path.name, bytes_of(path), ReverseImagePolicy.FORBID)
     worker = ImageProcessingWorker(
         deployment,
         runtime.dispatch,
@@ -135,5 +135,5 @@ async def _pipeline(runtime: Runtime, pictures: Sequence[Path], repeats: int, nu
     return len(pictures) * repeats / seconds
 
 
-async def _bytes(path: Path) -> AsyncIterator[bytes]:
+async def bytes_of(path: Path) -> AsyncIterator[bytes]:
     yield await asyncio.to_thread(path.read_bytes)

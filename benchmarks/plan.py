@@ -18,6 +18,8 @@ class Plan:
     each; beside ``finished`` or ``queued`` other ones. ``samples`` jobs are submitted to an idle engine, ``singles``
     one a transaction, ``bulk`` many a transaction. Beside a queue at most ``within`` seconds are measured.
     What begins with ``peer`` is that of a peer, ``repeats`` how often the samples go through the models in a round.
+    Searched are scopes of so many ``vectors``, none above ``largest``, among ``others`` of 1,000, with ``queries`` each
+    or as many as fit into ``search_s`` seconds; indexes are built in ``build_mb`` megabytes.
     """
 
     jobs: int = 5_000
@@ -37,6 +39,12 @@ class Plan:
     model_rounds: int = 3
     backlog: int = 100_000
     fairness_rounds: int = 20
+    vectors: tuple[int, ...] = field(default=(100, 10_000, 100_000, 1_000_000), converter=_widths)
+    largest: int = 1_000_000
+    others: int = 50
+    queries: int = 300
+    search_s: float = 30.0
+    build_mb: int = 2_000
 
 
 FULL: Final = Plan()
@@ -58,5 +66,10 @@ QUICK: Final = Plan(
     model_rounds=1,
     backlog=2_000,
     fairness_rounds=2,
+    vectors=(100, 2_000, 10_000),
+    others=5,
+    queries=40,
+    search_s=10.0,
+    build_mb=256,
 )
 """Small enough to see in minutes that everything works; its figures mean nothing."""

@@ -50,6 +50,17 @@ MODEL_ROWS: Final = (
     Row("raw_loop_pictures_per_s", "the same models in a plain loop", "pictures/s", 2),
     Row("ratio", "ratio", "", 3),
 )
+SEARCH_ROWS: Final = (
+    Row("scope_size", "vectors", ""),
+    Row("recall_at_10", "recall@10", "", 3),
+    Row("p50_ms", "p50", "ms", 2),
+    Row("p95_ms", "p95", "ms", 2),
+    Row("store_p50_ms", "the store alone", "ms", 2),
+    Row("best_sql_p50_ms", "best SQL", "ms", 2),
+    Row("ratio", "ratio to it", "", 2),
+    Row("numpy_p50_ms", "numpy", "ms", 2),
+)
+SEARCH_WORDS: Final = ("plan", "ranking")
 
 
 def columns(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -82,6 +93,23 @@ def of_models(values: Mapping[str, Any]) -> Table:
     return table
 
 
+def of_search(rows: Iterable[Mapping[str, Any]]) -> Table:
+    table = Table(title="search in scopes among others, 512 dimensions, a text model that takes no time")
+    for heading in search_heads():
+        table.add_column(heading, justify="left" if heading in SEARCH_WORDS else "right")
+    for row in rows:
+        table.add_row(*search_cells(row))
+    return table
+
+
+def search_heads() -> list[str]:
+    return [*SEARCH_WORDS, *(f"{row.title}, {row.unit}" if row.unit else row.title for row in SEARCH_ROWS)]
+
+
+def search_cells(row: Mapping[str, Any]) -> list[str]:
+    return [*(str(row[word]) for word in SEARCH_WORDS), *(figure.text(row) for figure in SEARCH_ROWS)]
+
+
 def errors(report: Mapping[str, Any], parts: Iterable[str]) -> list[str]:
     """Return what of some parts could not be measured, and why, in one line each."""
     found = []
@@ -91,7 +119,7 @@ def errors(report: Mapping[str, Any], parts: Iterable[str]) -> list[str]:
     return found
 
 
-def merged(before: Mapping[str, Any], part: str, values: Mapping[str, Any], details: Mapping[str, Any]) -> Any:
+def merged(before: Mapping[str, Any], part: str, values: object, details: Mapping[str, Any]) -> Any:
     """Return the report with one part measured anew, everything else as it was."""
     return {**before, part: values, "details": {**before.get("details", {}), part: details}}
 

@@ -4,7 +4,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, field, frozen
 from rich.console import Console
@@ -16,9 +16,9 @@ PROGRESS: Final = Console(file=sys.stderr)
 
 @frozen
 class Measured:
-    """One part of the report: ``values`` under their agreed names, and whatever else explains them."""
+    """One part of the report: ``values`` under their agreed names, or rows of them, and whatever else explains them."""
 
-    values: Mapping[str, object]
+    values: Any
     details: Mapping[str, object]
     errors: Mapping[str, str]
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mutants.fences import agent, claims, decisions, flow, handover, settling, statements, stores, workers
+from mutants.fences import agent, claims, decisions, flow, handover, search, settling, statements, stores, workers
 from mutants.kinds import Mutant, Wall
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -15,6 +15,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *workers.MUTANTS,
     *statements.MUTANTS,
     *stores.MUTANTS,
+    *search.MUTANTS,
 )
-WALLS: Final[tuple[Wall, ...]] = (*flow.WALLS, *statements.WALLS)
+WALLS: Final[tuple[Wall, ...]] = (*flow.WALLS, *statements.WALLS, *search.WALLS)
 EVERY: Final[tuple[Mutant | Wall, ...]] = (*MUTANTS, *WALLS)

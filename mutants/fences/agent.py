@@ -224,12 +224,15 @@ MUTANTS: Final = (
         breaks="I4",
         wrong="a start that waited for its lock compares with a time before the wait",
         file=_START,
-        before="    locked = await tx.claims.lock([e.claim for e in executions])\n    in_lane",
+        before=(
+            "    locked, held, now = await tx.together(\n"
+            "        tx.claims.lock([e.claim for e in executions]), tx.slots.held(Lane.AGENT, in_lane), tx.now()\n"
+            "    )\n"
+        ),
         after=(
-            "    early = await tx.now()\n    locked = await tx.claims.lock([e.claim for e in executions])\n"
-            "    executions = [e for e in executions"
-            " if why_fenced(locked.get(e.task.task_id), e.claim, early) is None]\n"
-            "    if executions:\n        return list(executions)\n    in_lane"
+            "    now, locked, held = await tx.together(\n"
+            "        tx.now(), tx.claims.lock([e.claim for e in executions]), tx.slots.held(Lane.AGENT, in_lane)\n"
+            "    )\n"
         ),
         tests=_USECASES,
     ),

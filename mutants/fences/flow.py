@@ -42,7 +42,7 @@ MUTANTS: Final = (
         breaks="I4",
         wrong="a reconciler's claim outlives what it decided",
         file=_ADVANCE,
-        before="        self.jobs[after.job_id] = evolve(after, lease=drop(after.lease))\n",
+        before="        self.jobs[after.job_id] = after if after.lease.owner is None else evolve(after, lease=drop(after.lease))\n",
         after="        self.jobs[after.job_id] = after\n",
         tests=_USECASES,
     ),
@@ -69,8 +69,8 @@ MUTANTS: Final = (
         breaks="I2",
         wrong="a stage is opened beside a live task of an earlier revision",
         file=_ADVANCE,
-        before="        busy = (job.meme_id, str(job.image_sha256), stale) in live\n",
-        after="        busy = (job.meme_id, str(job.image_sha256), stale) in live and not live\n",
+        before="evolve(each, busy=True) if live and _wanted(each) in live else each",
+        after="evolve(each, busy=True) if live and _wanted(each) not in live else each",
         tests=_USECASES,
     ),
     Mutant(
@@ -78,8 +78,11 @@ MUTANTS: Final = (
         breaks="I2",
         wrong="the next revision is opened before the active job ends",
         file=_ADVANCE,
-        before=("    if ended:\n        await tx.jobs.save(ended)\n    if fresh:\n        await tx.jobs.add(fresh)\n"),
-        after="    if fresh:\n        await tx.jobs.add(fresh)\n    if ended:\n        await tx.jobs.save(ended)\n",
+        before="    if ended:\n        await tx.jobs.save(ended)\n    await tx.together(\n        tx.jobs.add(fresh),\n",
+        after=(
+            "    await tx.jobs.add(fresh)\n    if ended:\n        await tx.jobs.save(ended)\n"
+            "    await tx.together(\n        tx.jobs.add([]),\n"
+        ),
         tests=_USECASES,
     ),
     Mutant(

@@ -27,21 +27,23 @@ MUTANTS: Final = (
         file=_SETTLE,
         before=(
             "    tasks = await tx.claims.lock([item.claim for item in items])\n"
-            "    last = await tx.attempts.last(tasks.keys())\n"
-            "    batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})\n"
-            "    batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target})\n"
             "    described = {t.target.meme_id for t in tasks.values() if t.target and t.stage is not Stage.VISUAL}\n"
-            "    batch.contexts = await tx.contexts.get(described)\n"
-            "    now = await tx.now()\n"
+            "    last, memes, contexts, now = await tx.together(\n"
+            "        tx.attempts.last(tasks.keys()),\n"
+            "        tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target}),\n"
+            "        tx.contexts.get(described),\n"
+            "        tx.now(),\n"
+            "    )\n"
         ),
         after=(
             "    now = await tx.now()\n"
             "    tasks = await tx.claims.lock([item.claim for item in items])\n"
-            "    last = await tx.attempts.last(tasks.keys())\n"
-            "    batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})\n"
-            "    batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target})\n"
             "    described = {t.target.meme_id for t in tasks.values() if t.target and t.stage is not Stage.VISUAL}\n"
-            "    batch.contexts = await tx.contexts.get(described)\n"
+            "    last, memes, contexts = await tx.together(\n"
+            "        tx.attempts.last(tasks.keys()),\n"
+            "        tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target}),\n"
+            "        tx.contexts.get(described),\n"
+            "    )\n"
         ),
         tests=_USECASES,
     ),
@@ -50,8 +52,8 @@ MUTANTS: Final = (
         breaks="I4",
         wrong="nobody looks whether the attempt was still where it was read",
         file=_SETTLE,
-        before="        if len(written) != len(moved):\n",
-        after="        if len(written) > len(moved):\n",
+        before="    if len(written) != len(moved):\n",
+        after="    if len(written) > len(moved):\n",
         tests=_USECASES,
     ),
     Mutant(
@@ -69,9 +71,9 @@ MUTANTS: Final = (
         wrong="a vector that was made from the former words is published behind the new ones",
         file=_SETTLE,
         before=(
-            "    if text := [p for p in products if isinstance(p, TextProduct)]:\n"
+            "    if text := [p for p in products if isinstance(p, TextProduct)] + beside:\n"
             "        await tx.products.put_text(text)\n"
-            "        await tx.search.publish(text)\n"
+            "        await tx.search.publish(text, _words(batch, text))\n"
             "    # after the vectors: a context of the same batch then withdraws what was made from the former one\n"
             "    if described := [p for p in products if isinstance(p, ContextProduct)]:\n"
             "        await _write_contexts(tx, batch, described, now)\n"
@@ -79,9 +81,9 @@ MUTANTS: Final = (
         after=(
             "    if described := [p for p in products if isinstance(p, ContextProduct)]:\n"
             "        await _write_contexts(tx, batch, described, now)\n"
-            "    if text := [p for p in products if isinstance(p, TextProduct)]:\n"
+            "    if text := [p for p in products if isinstance(p, TextProduct)] + beside:\n"
             "        await tx.products.put_text(text)\n"
-            "        await tx.search.publish(text)\n"
+            "        await tx.search.publish(text, _words(batch, text))\n"
         ),
         tests=_USECASES,
     ),
@@ -198,7 +200,7 @@ MUTANTS: Final = (
         breaks="I14",
         wrong="a vector that was written back is not found",
         file=_SETTLE,
-        before="        await tx.search.publish(text)\n",
+        before="        await tx.search.publish(text, _words(batch, text))\n",
         after="",
         tests=_USECASES,
     ),

@@ -317,8 +317,8 @@ MUTANTS: Final = (
         breaks="I12",
         wrong="every turn begins with the same scopes, and those behind them starve",
         file=_DISPATCH,
-        before="        start = after or _BEFORE_ALL\n",
-        after="        start = _BEFORE_ALL\n",
+        before="after=after or _BEFORE_ALL, limit=limit",
+        after="after=_BEFORE_ALL, limit=limit",
         tests=(f"{_DISPATCH_TESTS}::test_every_scope_has_its_turn_behind_the_one_served_last",),
     ),
     Mutant(

@@ -5,12 +5,14 @@ from typing import Final
 from mutants.kinds import Mutant
 
 _UOW: Final = "src/imgproc_adapters/postgres/uow.py"
+_ENGINE: Final = "src/imgproc_adapters/postgres/engine.py"
 _SESSION: Final = "src/imgproc_adapters/postgres/session.py"
 _EXECUTION: Final = "src/imgproc_adapters/postgres/execution.py"
 _PROCESSING: Final = "src/imgproc_adapters/postgres/processing.py"
 _SQL: Final = "src/imgproc_adapters/postgres/processing_sql.py"
 _STAGES: Final = "src/imgproc_adapters/postgres/stages.py"
-_VECTORS: Final = "src/imgproc_adapters/postgres/vectors.py"
+_SEARCH: Final = "src/imgproc_adapters/postgres/search.py"
+_NEAREST: Final = "src/imgproc_adapters/postgres/nearest.py"
 _LIBRARY: Final = "src/imgproc_adapters/postgres/library.py"
 _CHANGES: Final = "src/imgproc_adapters/postgres/changes.py"
 _QUOTA: Final = "src/imgproc_adapters/policy/quota.py"
@@ -24,9 +26,29 @@ _OWN_ROWS: Final = f"{_SCOPE_TESTS}::test_each_scope_reads_its_own_rows"
 _UNTOUCHED: Final = f"{_SCOPE_TESTS}::test_what_one_scope_does_changes_nothing_of_another"
 _UNTOUCHED_APART: Final = f"{_CONTRACTS}::TestScopesApart::test_what_one_scope_does_changes_nothing_of_another"
 _SEARCH_TESTS: Final = f"{_CONTRACTS}::TestSearch"
+_TRIPS: Final = "tests/integration/postgres/test_round_trips.py"
+_ENGINE_TESTS: Final = "tests/integration/postgres/test_engine.py"
 _QUOTA_TESTS: Final = "tests/integration/policy/test_quota.py"
 
 MUTANTS: Final = (
+    Mutant(
+        name="TRANSACTION_NOT_BEGUN",
+        breaks="I4",
+        wrong="every statement is a transaction of its own",
+        file=_UOW,
+        before="            session = Session(connection, scope, _BEGIN)\n",
+        after="            session = Session(connection, scope)\n",
+        tests=(f"{_TRIPS}::test_a_work_that_refuses_ends_the_others_and_keeps_nothing",),
+    ),
+    Mutant(
+        name="IDLE_TRANSACTION_UNCOUNTED",
+        breaks="I4",
+        wrong="a stopped worker hides its rows from recovery, because the server does not count how long it stands still",
+        file=_ENGINE,
+        before="            yield from self._fetch_gen(flush=False)\n",
+        after="            yield from self._fetch_gen(flush=True)\n",
+        tests=(f"{_ENGINE_TESTS}::test_a_transaction_that_stands_still_is_ended",),
+    ),
     Mutant(
         name="ERROR_SWALLOWED",
         breaks="I4",
@@ -255,7 +277,7 @@ MUTANTS: Final = (
         name="DELETED_PICTURE_FOUND",
         breaks="I14",
         wrong="a deleted picture stays in the search",
-        file=_VECTORS,
+        file=_SEARCH,
         before=" AND m.deleted_at IS NULL AND c.status = ANY (%(usable)s)\n",
         after=" AND c.status = ANY (%(usable)s)\n",
         tests=(f"{_SEARCH_TESTS}::test_a_deleted_meme_is_not_found_any_more",),
@@ -264,7 +286,7 @@ MUTANTS: Final = (
         name="UNUSABLE_WORDS_FOUND",
         breaks="I14",
         wrong="a picture whose words need repair stays in the search",
-        file=_VECTORS,
+        file=_SEARCH,
         before=" AND m.deleted_at IS NULL AND c.status = ANY (%(usable)s)\n",
         after=" AND m.deleted_at IS NULL\n",
         tests=(f"{_SEARCH_TESTS}::test_a_meme_whose_context_is_not_usable_is_not_found",),
@@ -273,7 +295,7 @@ MUTANTS: Final = (
         name="OLD_WORDS_FOUND",
         breaks="I14",
         wrong="a picture is found by words that were edited away",
-        file=_VECTORS,
+        file=_SEARCH,
         before="e.image_sha256 = m.image_sha256 AND e.metadata_hash = c.metadata_hash\n",
         after="e.image_sha256 = m.image_sha256\n",
         tests=(f"{_SEARCH_TESTS}::test_an_edit_hides_a_vector_and_its_undoing_brings_it_back",),
@@ -282,7 +304,7 @@ MUTANTS: Final = (
         name="OLD_PICTURE_FOUND",
         breaks="I14",
         wrong="a picture is found by a vector of its former bytes",
-        file=_VECTORS,
+        file=_SEARCH,
         before="e.image_sha256 = m.image_sha256 AND e.metadata_hash = c.metadata_hash\n",
         after="e.metadata_hash = c.metadata_hash\n",
         tests=(f"{_SEARCH_TESTS}::test_a_replaced_picture_is_not_found_any_more",),
@@ -291,7 +313,7 @@ MUTANTS: Final = (
         name="WITHDRAWN_FROM_ANY_SCOPE",
         breaks="I1",
         wrong="a picture is withdrawn from the search of all scopes",
-        file=_VECTORS,
+        file=_SEARCH,
         before="    WHERE v.scope_id = %(scope)s AND v.space_id = ANY (ARRAY(SELECT space_id FROM spaces))\n",
         after="    WHERE v.space_id = ANY (ARRAY(SELECT space_id FROM spaces))\n",
         tests=(f"{_UNTOUCHED}[_delete_a_meme]",),
@@ -300,29 +322,74 @@ MUTANTS: Final = (
         name="ANY_SCOPE_SEARCHED",
         breaks="I1",
         wrong="a search finds the pictures of all scopes",
-        file=_VECTORS,
-        before="    WHERE scope_id = %(scope)s AND space_id = %(space)s AND dimension = %(dimension)s\n",
-        after="    WHERE space_id = %(space)s AND dimension = %(dimension)s\n",
+        file=_NEAREST,
+        before="    WHERE scope_id = %(scope)s AND space_id = %(space)s {rows}\n",
+        after="    WHERE space_id = %(space)s {rows}\n",
         tests=(f"{_SEARCH_TESTS}::test_other_scopes_are_never_found",),
     ),
     Mutant(
         name="ANY_SPACE_SEARCHED",
         breaks="I15",
         wrong="one query reads vectors of two embedding models",
-        file=_VECTORS,
-        before="    WHERE scope_id = %(scope)s AND space_id = %(space)s AND dimension = %(dimension)s\n",
-        after="    WHERE scope_id = %(scope)s AND dimension = %(dimension)s\n",
+        file=_NEAREST,
+        before="    WHERE scope_id = %(scope)s AND space_id = %(space)s {rows}\n",
+        after="    WHERE scope_id = %(scope)s {rows}\n",
         tests=(f"{_SEARCH_TESTS}::test_other_spaces_are_never_found",),
+    ),
+    Mutant(
+        name="ANY_SCOPE_HAS_WORDS",
+        breaks="I1",
+        wrong="a search for words finds the pictures of all scopes",
+        file=_SEARCH,
+        before="        WHERE v.scope_id = %(scope)s AND v.space_id = %(space)s AND v.dimension = %(dimension)s\n",
+        after="        WHERE v.space_id = %(space)s AND v.dimension = %(dimension)s\n",
+        tests=(f"{_SEARCH_TESTS}::test_words_of_other_scopes_are_never_found",),
+    ),
+    Mutant(
+        name="ANY_SPACE_HAS_WORDS",
+        breaks="I15",
+        wrong="one query reads words beside vectors of two embedding models",
+        file=_SEARCH,
+        before="        WHERE v.scope_id = %(scope)s AND v.space_id = %(space)s AND v.dimension = %(dimension)s\n",
+        after="        WHERE v.scope_id = %(scope)s AND v.dimension = %(dimension)s\n",
+        tests=(f"{_SEARCH_TESTS}::test_words_beside_vectors_of_other_spaces_are_never_found",),
+    ),
+    Mutant(
+        name="STATE_READ_ONCE",
+        breaks="I15",
+        wrong="a switch while a query reads leaves it an answer of the former state under the former epoch",
+        file="src/imgproc_domain/usecases/search.py",
+        before="                if await _reading(tx, deployment) != reading:\n",
+        after="                if await _reading(tx, deployment) == tx:\n",
+        tests=("tests/unit/usecases/test_search.py::test_a_switch_while_vectors_are_read_is_obeyed",),
+    ),
+    Mutant(
+        name="SERVED_SPACE_MOVES",
+        breaks="I15",
+        wrong="whichever process embeds last decides what a scope is searched in",
+        file=_SEARCH,
+        before="        WHERE scope_id = %(scope)s AND serving_space_id IS NULL\n",
+        after="        WHERE scope_id = %(scope)s\n",
+        tests=(f"{_SEARCH_TESTS}::test_the_first_vector_decides_what_a_scope_is_searched_in",),
+    ),
+    Mutant(
+        name="FORMER_NAME_STAYS",
+        breaks="I14",
+        wrong="a picture is found by the file name it had before",
+        file=_SEARCH,
+        before="    ON CONFLICT (scope_id, space_id, meme_id) DO UPDATE SET words = excluded.words\n    WHERE search_vectors.words IS DISTINCT FROM excluded.words\n",
+        after="    ON CONFLICT (scope_id, space_id, meme_id) DO NOTHING\n",
+        tests=(f"{_SEARCH_TESTS}::test_a_new_file_name_is_found_and_the_old_one_is_not",),
     ),
     Mutant(
         name="OLD_VECTOR_STAYS",
         breaks="I14",
         wrong="a new vector does not take the place of the one that is found",
-        file=_VECTORS,
+        file=_SEARCH,
         before=(
             "    ON CONFLICT (scope_id, space_id, meme_id) DO UPDATE\n"
             "    SET image_sha256 = excluded.image_sha256, metadata_hash = excluded.metadata_hash,\n"
-            "        dimension = excluded.dimension, embedding = excluded.embedding\n"
+            "        dimension = excluded.dimension, embedding = excluded.embedding, words = excluded.words\n"
         ),
         after="    ON CONFLICT (scope_id, space_id, meme_id) DO NOTHING\n",
         tests=(f"{_SEARCH_TESTS}::test_a_new_vector_takes_the_place_of_the_old_one",),

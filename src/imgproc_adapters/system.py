@@ -10,7 +10,7 @@ from imgproc_domain.ids import uuid7
 
 _RANDOM_BITS: Final = 74
 _LOW_BITS: Final = 62
-_STEP: Final = 1 << 32
+_STEP_BITS: Final = 32
 
 
 class SystemIds:
@@ -29,7 +29,7 @@ class SystemIds:
         """Return a UUIDv7 of ``at`` (timezone-aware), greater than every earlier one of this object."""
         unix_ms = int(at.timestamp() * 1000)
         with self._guard:
-            counted = self._random + 1 + secrets.randbelow(_STEP)
+            counted = self._random + 1 + secrets.randbits(_STEP_BITS)
             if unix_ms > self._unix_ms:
                 self._unix_ms, self._random = unix_ms, secrets.randbits(_RANDOM_BITS)
             elif counted >> _RANDOM_BITS:

@@ -13,6 +13,7 @@ from attrs import frozen
 from imgproc_adapters.http import FixedScope, create_app
 from imgproc_app.lifecycle import Runtime
 from imgproc_app.readiness import Readiness
+from imgproc_app.settings import names_in
 from imgproc_domain.errors import ImgprocError
 
 _DRAIN_SECONDS: Final = 5
@@ -69,10 +70,14 @@ async def serving(runtime: Runtime, bound: socket.socket) -> AsyncIterator[Servi
     """
     readiness = Readiness(runtime)
     try:
-        hosts = [
-            name.strip() for name in f"{runtime.settings.hosts},{runtime.settings.host}".split(",") if name.strip()
-        ]
-        app = create_app(runtime.deployment, FixedScope(runtime.scope), readiness, hosts=hosts)
+        settings = runtime.settings
+        app = create_app(
+            runtime.deployment,
+            FixedScope(runtime.scope),
+            readiness,
+            hosts=[*names_in(settings.hosts), settings.host],
+            operators=settings.operators,
+        )
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=_DRAIN_SECONDS)
         server = _Server(config)
         ended = asyncio.create_task(server.serve(sockets=[bound]), name="imgproc-http")

@@ -3,7 +3,8 @@
 Resources that must be opened and closed (engine, models) are handed in by `lifecycle`; providers only wire them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from dependency_injector import containers, providers
@@ -41,6 +42,8 @@ def limits_of(settings: Settings) -> Limits:
         upload_bytes=settings.upload_mb * 1024 * 1024,
         lanes=LaneLimits(lanes, settings.agent_backpressure),
         retry=RetryPolicy(settings.max_attempts, settings.max_lease_losses),
+        near_score=settings.near_duplicate_score,
+        near_within=timedelta(seconds=settings.near_duplicate_seconds),
     )
 
 
@@ -67,6 +70,7 @@ class Container(containers.DeclarativeContainer):
     visual: providers.Dependency[VisualModel] = providers.Dependency()
     agent: providers.Dependency[Agent] = providers.Dependency()
     text: providers.Dependency[TextModel] = providers.Dependency()
+    more_text: providers.Dependency[Sequence[TextModel]] = providers.Dependency()
     policy: providers.Dependency[OperationPolicy] = providers.Dependency()
 
     uow = providers.Singleton(PostgresUnitOfWork, engine)
@@ -84,6 +88,7 @@ class Container(containers.DeclarativeContainer):
         ids=providers.Singleton(SystemIds),
         observer=providers.Singleton(LogObserver),
         limits=providers.Singleton(limits_of, settings),
+        more_text=more_text,
     )
     image_worker = providers.Factory(
         ImageProcessingWorker,

@@ -1,12 +1,12 @@
 """imgproc inside another application: the host brings its tenants, its permissions and, if it likes, its models."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from attrs import frozen
 from litestar import Router
 
-from imgproc_adapters.http import Connection, ScopeResolver, Unauthenticated, create_router
+from imgproc_adapters.http import Connection, Operators, ScopeResolver, Unauthenticated, create_router
 from imgproc_adapters.policy import UnavailablePolicy
 from imgproc_app.lifecycle import Parts, Runtime, open_runtime, working
 from imgproc_app.readiness import Readiness
@@ -50,22 +50,26 @@ async def build(
     visual: VisualModel | None = None,
     agent: Agent | None = None,
     text: TextModel | None = None,
+    more_text: Sequence[TextModel] = (),
+    operators: Operators = False,
     path: str = "/",
 ) -> AsyncIterator[Application]:
     """Open imgproc for the length of the block; ``path`` is where the host mounts the router.
 
     What decides about tenants and permissions fails closed where it is left out: without a resolver every request is
     refused, without a policy every upload, deletion and agent stage is denied. Models that are left out are the
-    local ones.
+    local ones. ``more_text`` are further text models, so that a scope stays searchable in the space of one while
+    another one's is filled. ``operators`` says who may use the routes below ``/maintenance``: see `create_router`.
 
     Raises:
         as `lifecycle.open_runtime`.
     """
     policy = operation_policy or UnavailablePolicy()
-    async with open_runtime(settings, Parts(policy, decoder, visual, agent, text)) as runtime:
+    async with open_runtime(settings, Parts(policy, decoder, visual, agent, text, more_text)) as runtime:
         readiness = Readiness(runtime)
         try:
-            router = create_router(runtime.deployment, scope_resolver or NobodyResolver(), readiness, path=path)
+            resolver = scope_resolver or NobodyResolver()
+            router = create_router(runtime.deployment, resolver, readiness, path=path, operators=operators)
             yield Application(runtime, router)
         finally:
             await readiness.close()

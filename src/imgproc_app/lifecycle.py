@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,11 +22,12 @@ from imgproc_adapters.postgres import migrate
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 from imgproc_adapters.postgres.engine import open_engine
 from imgproc_adapters.postgres.spaces import register_spaces
-from imgproc_adapters.text.encoders import TEXT_MODELS
+from imgproc_adapters.text.encoders import TEXT_MODELS, TextModelName
 from imgproc_app.container import Container
 from imgproc_app.keeper import keep_running
 from imgproc_app.policies import named_policy
-from imgproc_app.settings import Settings
+from imgproc_app.settings import Settings, names_in
+from imgproc_domain.config import VectorSpace
 from imgproc_domain.errors import ImgprocError, InvalidValue
 from imgproc_domain.ports.claims import Dispatch
 from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
@@ -61,6 +63,8 @@ class Parts:
     visual: VisualModel | None = None
     agent: Agent | None = None
     text: TextModel | None = None
+    more_text: Sequence[TextModel] = ()
+    """Further text models, beside those that the settings name."""
 
 
 @frozen
@@ -105,8 +109,8 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         DatabaseUnavailable: the database given by DSN does not answer.
         SchemaOutdated: its schema is not this version's.
         DataDirUnusable: the data directory cannot be made.
-        InvalidValue: the DSN is no connection string, the policy's URL is none, or a model's space has another
-            dimension than before.
+        InvalidValue: the DSN is no connection string, the policy's URL is none, a model's space has another
+            dimension than before, or two text models have one space.
     """
     async with AsyncExitStack() as stack:
         make_private(settings.data_dir)
@@ -114,12 +118,12 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         dsn = await _embedded(server, stack) if server else await _given(settings)
         engine = open_engine(dsn, pool_size=settings.pool_size, pooler=settings.pooler)
         stack.push_async_callback(engine.dispose)
-        models = LocalModels.create(model_setup(settings))
+        models = local_models(settings)
         stack.push_async_callback(models.close)
         policy = parts.policy or await stack.enter_async_context(named_policy(settings, engine))
         container = _wire(settings, evolve(parts, policy=policy), dsn, engine, models)
         deployment: Deployment = container.deployment()
-        await register_spaces(engine, [deployment.visual.space, deployment.text.space])
+        await register_spaces(engine, [deployment.visual.space, *_text_spaces(deployment)])
         yield Runtime(settings, dsn, engine, deployment, container.dispatch(), models, container, server)
 
 
@@ -143,10 +147,24 @@ async def working(runtime: Runtime) -> AsyncIterator[None]:
         yield
 
 
-def model_setup(settings: Settings) -> Setup:
+def local_models(settings: Settings) -> LocalModels:
+    """Return the models of this machine that the settings choose; none of their processes is started yet."""
     limits = PictureLimits(max_pixels=settings.max_megapixels * 1_000_000, max_bytes=settings.upload_mb * 1024 * 1024)
-    text_model = next(name for name in TEXT_MODELS if name == settings.text_model)
-    return Setup(cache=str(settings.cache_dir.absolute()), limits=limits, text_model=text_model)
+    text_model, *more_text = (_text_model(name) for name in (settings.text_model, *names_in(settings.more_text_models)))
+    setup = Setup(cache=str(settings.cache_dir.absolute()), limits=limits, text_model=text_model)
+    return LocalModels.create(setup, more_text)
+
+
+def _text_model(wanted: str) -> TextModelName:
+    return next(name for name in TEXT_MODELS if name == wanted)
+
+
+def _text_spaces(deployment: Deployment) -> list[VectorSpace]:
+    spaces = [model.space for model in (deployment.text, *deployment.more_text)]
+    twice = [name for name, times in Counter(space.id for space in spaces).items() if times > 1]
+    if twice:
+        raise InvalidValue(f"two text models have the embedding space {twice[0]}: leave one of them out")
+    return spaces
 
 
 def make_private(directory: Path) -> None:
@@ -210,5 +228,6 @@ def _wire(settings: Settings, parts: Parts, dsn: str, engine: AsyncEngine, model
         visual=parts.visual or models.visual,
         agent=parts.agent or evolve(models.agent, hard_deadline=timedelta(seconds=settings.agent_seconds)),
         text=parts.text or models.text,
+        more_text=[*parts.more_text, *models.more_text],
         policy=parts.policy,
     )

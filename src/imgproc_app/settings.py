@@ -1,5 +1,6 @@
 """What an operator may set: by environment variable (``IMGPROC_...``) or by an option of the command line."""
 
+import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -12,6 +13,7 @@ from attrs import Attribute, field, fields, frozen
 from imgproc_adapters.policy.reservation import Period
 from imgproc_domain.errors import InvalidValue
 from imgproc_domain.scope import LOCAL, Scope, parse_scope
+from imgproc_domain.similar import NEAR_SCORE
 
 PREFIX: Final = "IMGPROC_"
 
@@ -71,6 +73,28 @@ def _needed_for_http(settings: Any, attribute: "Attribute[Any]", value: str | No
         raise InvalidValue(f"{_variable(attribute.name)} must be set where {_variable('policy')} is http")
 
 
+def _further_text_models(settings: Any, attribute: "Attribute[Any]", value: str) -> None:
+    for number, name in enumerate(names := names_in(value)):
+        if name not in TEXT_MODELS:
+            wanted = f"names out of {', '.join(TEXT_MODELS)}, apart by commas"
+            raise InvalidValue(f"{_variable(attribute.name)} must be {wanted}, not {name}")
+        if name == settings.text_model or name in names[:number]:
+            taken = _variable("text_model") if name == settings.text_model else _variable(attribute.name)
+            raise InvalidValue(f"{_variable(attribute.name)} must name other models: {name} is in {taken} already")
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names in a setting that takes several, apart by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _scope(raw: str) -> Scope:
     try:
         return parse_scope(raw)
@@ -94,7 +118,11 @@ class Settings:
     """More names, apart by commas, by which clients may call the service; addresses and localhost always are."""
     port: int = field(default=8000, validator=[_at_least(0), _at_most(65_535)])
     scope: str = field(default=LOCAL, converter=_scope)
+    operator_api: bool | None = None
+    """Whether the service has the routes below ``/maintenance``; left out, if nobody else can call it."""
     text_model: str = field(default="use", validator=_one_of(TEXT_MODELS))
+    more_text_models: str = field(default="", validator=_further_text_models)
+    """Further text models, apart by commas, so that a library stays searchable while it changes from one to another."""
     visual_lane: int = field(default=2, validator=_at_least(1))
     agent_lane: int = field(default=2, validator=_at_least(1))
     text_lane: int = field(default=4, validator=_at_least(1))
@@ -115,14 +143,30 @@ class Settings:
     quota_period: str = field(default=Period.DAY.value, validator=_one_of([period.value for period in Period]))
     max_attempts: int = field(default=5, validator=_at_least(1))
     max_lease_losses: int = field(default=3, validator=_at_least(1))
+    near_duplicate_score: float = field(default=NEAR_SCORE, validator=[_at_least(-1), _at_most(1)])
+    """From which score on pictures are near duplicates; the default is measured for the local visual model."""
+    near_duplicate_seconds: float = field(default=2.0, validator=_at_least(0))
+    """How long the answer to an upload may wait for near duplicates; 0 looks for none."""
     upload_mb: int = field(default=40, validator=_at_least(1))
     max_megapixels: int = field(default=50, validator=_at_least(1))
     pool_size: int = field(default=10, validator=_at_least(2))
+    hnsw_above: int = field(default=20_000, validator=_at_least(1))
+    """Above how many vectors ``imgproc index`` gives a scope an index of its own."""
     log_level: str = field(default="warning", validator=_one_of(("debug", "info", "warning", "error", "critical")))
 
     @property
     def lease(self) -> timedelta:
         return timedelta(seconds=self.lease_seconds)
+
+    @property
+    def operators(self) -> bool:
+        """Whether those who call the service are its operators: by default only where they sit at this machine.
+
+        Other host names are for those who come from elsewhere, perhaps through a proxy on this machine.
+        """
+        if self.operator_api is not None:
+            return self.operator_api
+        return _is_loopback(self.host) and not names_in(self.hosts)
 
     @property
     def blob_dir(self) -> Path:
@@ -153,8 +197,8 @@ def load_settings(environ: Mapping[str, str], **given: object) -> Settings:
     return Settings(**raw)  # type: ignore[arg-type]  # each value was parsed to its attribute's type above
 
 
-def _parse(converter: cattrs.Converter, variable: str, raw: str, wanted: type | None) -> object:
-    if wanted is bool:
+def _parse(converter: cattrs.Converter, variable: str, raw: str, wanted: Any) -> object:
+    if wanted in (bool, bool | None):
         if raw.lower() not in {"0", "1", "true", "false", "yes", "no"}:
             raise InvalidValue(f"{variable} must be 1 or 0, not {raw!r}")
         return raw.lower() in {"1", "true", "yes"}

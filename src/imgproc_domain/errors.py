@@ -98,6 +98,24 @@ class CacheNotReady(ImgprocError):
     code = "cache_not_ready"
 
 
+class MigrationConflict(ImgprocError):
+    """The scope's search is not in the state that this step begins from; ``details`` has its mode and epoch."""
+
+    code = "search_migration_conflict"
+
+
+class SearchIncomplete(ImgprocError):
+    """A switch would lose pictures; ``details`` says how many, in which space, and names the first of them."""
+
+    code = "search_incomplete"
+
+
+class LegacyNotReady(ImgprocError):
+    """The scope has no complete generation that its searches could fall back to."""
+
+    code = "legacy_not_ready"
+
+
 class PictureRejected(ImgprocError):
     """The uploaded bytes are no picture that imgproc accepts. Each subclass names one reason."""
 

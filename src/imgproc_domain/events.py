@@ -6,6 +6,7 @@ from imgproc_domain.claim import Fence
 from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.ids import AttemptId, JobId, TaskId
 from imgproc_domain.job import JobStatus
+from imgproc_domain.migration import SearchMode
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import Stage, TaskType
 
@@ -86,6 +87,25 @@ class ExecutionResolved:
     slots_freed: int
 
 
+@frozen
+class SearchMoved:
+    """A scope's search made a step: its mode, or the space that serves or is filled, is another one."""
+
+    scope: Scope
+    mode: SearchMode
+    epoch: int
+
+
+@frozen
+class VectorsFilled:
+    """A backfill looked at a window of a scope: pictures found in the history, embedded, and passed over as failed."""
+
+    scope: Scope
+    adopted: int
+    embedded: int
+    failed: int
+
+
 Event = (
     JobOpened
     | StageOpened
@@ -96,4 +116,6 @@ Event = (
     | WriteBackFenced
     | GrantMoved
     | ExecutionResolved
+    | SearchMoved
+    | VectorsFilled
 )

@@ -5,8 +5,8 @@ session ids are random strings of at least 128 bits, because whoever can guess o
 """
 
 import hashlib
-import json
 import re
+from json.encoder import encode_basestring_ascii
 from typing import NewType, Self
 from uuid import UUID
 
@@ -25,7 +25,7 @@ WorkerId = NewType("WorkerId", str)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@frozen(order=True)
+@frozen(order=True, slots=False)
 class Sha256:
     """A SHA-256 digest as 64 lower-case hexadecimal digits."""
 
@@ -41,7 +41,9 @@ class Sha256:
     @classmethod
     def of(cls, *parts: str) -> Self:
         """Return the digest of ``parts``, joined so that no two different lists of cleaned text agree."""
-        return cls(hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest())
+        # as `json.dumps` writes a list of texts, which makes an encoder at every call
+        listed = f"[{', '.join(map(encode_basestring_ascii, parts))}]"
+        return cls(hashlib.sha256(listed.encode()).hexdigest())
 
     def __str__(self) -> str:
         return self.hex

@@ -142,14 +142,14 @@ def open_stage(job: Job, stage: Stage, task_id: TaskId, now: datetime) -> Job:
     state = job.stage(stage)
     opened = evolve(state, status=move(EDGES, state.status, JobStatus.RUNNING), task_id=task_id)
     status = job.status if job.status is JobStatus.RUNNING else move(EDGES, job.status, JobStatus.RUNNING)
-    return evolve(_with(job, opened), status=status, due_at=None, updated_at=now)
+    return evolve(job, stages=_replaced(job, opened), status=status, due_at=None, updated_at=now)
 
 
 def complete_stage(job: Job, stage: Stage, now: datetime) -> Job:
     """The stage's task succeeded: the job is due at once."""
     state = job.stage(stage)
     done = evolve(state, status=move(EDGES, state.status, JobStatus.SUCCEEDED))
-    return evolve(_with(job, done), due_at=now, updated_at=now)
+    return evolve(job, stages=_replaced(job, done), due_at=now, updated_at=now)
 
 
 def finish(job: Job, now: datetime) -> Job:
@@ -197,4 +197,9 @@ def _end(job: Job, status: JobStatus, diagnosis: Diagnosis | None, now: datetime
 
 
 def _with(job: Job, state: StageState) -> Job:
-    return evolve(job, stages=tuple(state if s.stage is state.stage else s for s in job.stages))
+    return evolve(job, stages=_replaced(job, state))
+
+
+def _replaced(job: Job, state: StageState) -> tuple[StageState, ...]:
+    place = STAGES.index(state.stage)
+    return (*job.stages[:place], state, *job.stages[place + 1 :])

@@ -8,14 +8,18 @@ from attrs import frozen
 
 from imgproc_domain.diagnosis import Diagnosis
 from imgproc_domain.policy import Denied
-from imgproc_domain.product import Product
+from imgproc_domain.product import Product, TextProduct
 
 
 @frozen
 class Succeeded:
-    """The work is done. ``product`` is None for maintenance tasks, which write their own rows."""
+    """The work is done. ``product`` is None for maintenance tasks, which write their own rows.
+
+    ``beside`` are vectors of the same picture and words in further spaces: worth keeping where ``product`` is kept.
+    """
 
     product: Product | None
+    beside: tuple[TextProduct, ...] = ()
 
 
 @frozen

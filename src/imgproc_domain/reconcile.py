@@ -1,5 +1,7 @@
 """From what is stored to the one next step of a job."""
 
+from functools import cached_property
+
 from attrs import frozen
 
 from imgproc_domain.config import ProcessingConfig
@@ -24,6 +26,12 @@ class Facts:
     products: Products
     busy: bool
     config: ProcessingConfig
+
+    @cached_property
+    def stale(self) -> Stage | None:
+        """The first stage without a valid product; None if all three have theirs."""
+        job = self.job
+        return first_stale_stage(job.image_sha256, self.config, job.reverse_image_policy, self.products)
 
 
 @frozen
@@ -86,10 +94,7 @@ def reconcile(facts: Facts) -> Decision:
         return Close(Diagnosis(ErrorCode.TARGET_CHANGED, "the picture was deleted or replaced"))
     if job.config_fingerprint != facts.config.fingerprint:
         return Renew(Diagnosis(ErrorCode.CONFIGURATION_CHANGED, "the processing configuration changed"))
-    stale = first_stale_stage(job.image_sha256, facts.config, job.reverse_image_policy, facts.products)
-    if stale is None:
-        return Finish(STAGES)
-    return _advance(facts, stale)
+    return Finish(STAGES) if facts.stale is None else _advance(facts, facts.stale)
 
 
 def _advance(facts: Facts, stale: Stage) -> Decision:

@@ -4,7 +4,7 @@ A store tells facts, these functions decide, and the store decides nothing.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -174,12 +174,13 @@ def reservation_may_go(key: KeyFacts, cutoff: Cutoff) -> bool:
 
 
 def stale_vectors(
-    meme: Meme, products: Products, config: ProcessingConfig, cutoff: Cutoff
+    meme: Meme, products: Products, config: ProcessingConfig, spaces: Collection[str], cutoff: Cutoff
 ) -> tuple[Iterable[VisualStamp], Iterable[TextStamp]]:
     """Return the vectors of a meme that are of no use any more, under the configuration in force.
 
-    A vector of the present picture and words can be found, whatever its space: it stays. One of the present picture
-    goes only where another has taken its place. What became stale lately may be wanted back, as a person's undo.
+    ``spaces`` are the text spaces that are configured, served or filled. A vector of the present picture and words
+    stays in each of them, and in an abandoned space as long as it is in none of them. One of the present picture goes
+    only where another has taken its place. What became stale lately may be wanted back, as a person's undo.
     """
     context, picture = products.context, meme.picture.sha256
     changed_at = max(meme.updated_at, context.updated_at) if context else meme.updated_at
@@ -189,7 +190,11 @@ def stale_vectors(
     visual = [s for s in products.visual if s.image_sha256 != picture or (seen and s.space_id != config.visual.id)]
     words = context.metadata_hash if context else None
     current = {s for s in products.text if (s.image_sha256, s.metadata_hash) == (picture, words)}
-    text = [s for s in products.text - current if s.image_sha256 != picture or current]
+    used = {s for s in current if s.space_id in spaces}
+    abandoned = current - used if used else set()
+    text = [s for s in products.text - current if s.image_sha256 != picture or current] + sorted(
+        abandoned, key=lambda stamp: stamp.space_id
+    )
     return visual, text
 
 

@@ -1,5 +1,6 @@
 """From an outcome and the rows it concerns, read under their locks, to everything that is written - or nothing."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
@@ -60,12 +61,13 @@ class GrantFate(StrEnum):
 
 @frozen(slots=False)
 class Settled:
-    """What one transaction writes. ``product`` is None where nothing may be stored."""
+    """What one transaction writes. ``product`` is None where nothing may be stored; then nothing is ``beside`` it."""
 
     task: Task
     attempt: Attempt | None
     product: Product | None = None
     grant: GrantFate = GrantFate.KEEP
+    beside: tuple[TextProduct, ...] = ()
 
 
 @frozen
@@ -83,8 +85,9 @@ def settle(item: Settling, locked: Locked, now: datetime, policy: RetryPolicy) -
         return Fenced(item.claim, fence or Fence.MISSING)
     task, attempt = locked.task, locked.attempt
     match item.outcome:
-        case Succeeded(product):
-            return _succeed(task, attempt, product, locked, now)
+        case Succeeded(product, beside):
+            settled = _succeed(task, attempt, product, locked, now)
+            return evolve(settled, beside=_of_the_same(settled.product, beside)) if beside else settled
         case AlreadyValid(diagnosis):
             return Settled(tasks.succeed(task, now), _failed(attempt, diagnosis, now), grant=GrantFate.RELEASE)
         case Retry(diagnosis, after):
@@ -147,6 +150,14 @@ def _succeed(task: Task, attempt: Attempt | None, product: Product | None, locke
     if isinstance(product, ContextProduct) and is_described_by_person(locked.context, product.image_sha256):
         return Settled(tasks.succeed(task, now), done)
     return Settled(tasks.succeed(task, now), done, product)
+
+
+def _of_the_same(product: Product | None, beside: Iterable[TextProduct]) -> tuple[TextProduct, ...]:
+    """Return those that were made from what ``product`` was made from, which has just been found current (I5)."""
+    if not isinstance(product, TextProduct):
+        return ()
+    source = (product.meme_id, product.image_sha256, product.metadata_hash)
+    return tuple(p for p in beside if (p.meme_id, p.image_sha256, p.metadata_hash) == source)
 
 
 def _is_current(product: TextProduct, context: Context | None) -> bool:

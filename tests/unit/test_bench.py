@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from attrs import asdict
-from benchmarks import docs, engine, history, models, report
+from benchmarks import docs, engine, history, models, report, search
 from benchmarks.__main__ import PARTS, main
 from benchmarks.drive import Drained
 from benchmarks.engine import Limit
@@ -41,6 +41,10 @@ def line(ratio: float | None, *, cores: int = 2, full: bool | None = True) -> Ma
     marked = {} if full is None else {"full": full}
     figures = {"ratio": ratio, "jobs_per_s": 1.0, "limit_jobs_per_s": 2.0}
     return {"at": "now", "commit": "abc", "cores": cores, **marked, "engine": figures}
+
+
+def searched(size: int, plan: str) -> dict[str, Any]:
+    return asdict(search.Row(size, plan, "hybrid", 20, 0.991, 1.5, 2.5, 1.25, 1.0, 1.5, 0.75))
 
 
 def ended(status: JobStatus) -> JobEnded:
@@ -90,6 +94,11 @@ def test_the_report_has_exactly_the_names_that_were_agreed() -> None:
     assert set(models.KEYS) == {"pictures_per_s", "raw_loop_pictures_per_s", "ratio"}
     assert {row.key for row in report.ROWS} == ENGINE
     assert {row.key for row in report.MODEL_ROWS} == set(models.KEYS)
+    wanted = {"scope_size", "plan", "recall_at_10", "p50_ms", "p95_ms", "best_sql_p50_ms", "numpy_p50_ms"}
+    assert wanted < searched(1, "exact").keys()
+    assert {row.key for row in report.SEARCH_ROWS} | set(report.SEARCH_WORDS) == searched(1, "exact").keys() - {
+        "queries"
+    }
 
 
 def test_what_was_not_measured_is_null_and_what_has_no_name_is_an_error() -> None:
@@ -187,6 +196,17 @@ def test_the_history_keeps_figures_and_no_words(tmp_path: Path, monkeypatch: pyt
     assert second["commit"] == "two"
 
 
+def test_rows_of_search_are_known_by_their_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"search": [searched(100, "exact"), searched(10_000, "hnsw")]}
+    monkeypatch.setattr(history, "HISTORY", tmp_path / "bench.jsonl")
+    history.append(found, at=datetime(2026, 1, 2, tzinfo=UTC), commit="one", cores=2, full=True)
+    (kept,) = history.read_history(tmp_path / "bench.jsonl")
+    assert {name: row["p50_ms"] for name, row in kept["search"].items()} == {
+        "100 exact hybrid": 1.5,
+        "10000 hnsw hybrid": 1.5,
+    }
+
+
 def test_a_part_measured_anew_leaves_the_others_as_they_were() -> None:
     before = {"engine": {"ratio": 1}, "models": {"ratio": 2}, "details": {"engine": {"old": 1}, "models": {"old": 2}}}
     found = report.merged(before, "models", {"ratio": 3}, {"new": 3})
@@ -222,6 +242,15 @@ def test_the_page_shows_engine_and_peers_side_by_side() -> None:
     assert "| complete jobs | jobs/s | 1,234 | 77 |" in page
     assert "1,000,000 of them are in the table" in page
     assert "{" not in page.replace("{/*", "")
+
+
+def test_the_page_shows_search_row_by_row() -> None:
+    whole = whole_report(index_10000_build_s=12.0, index_10000_bytes=2**20)
+    whole["search"] = [searched(10_000, "hnsw")]
+    page = docs.page(whole)
+    assert "| hnsw | hybrid | 10,000 | 0.991 | 1.50 | 2.50 | 1.25 | 1.00 | 1.50 | 0.75 |" in page
+    assert "- 10,000 vectors: 12 s, 1 MB." in page
+    assert f"{FULL.others} scopes of 1,000" in page
 
 
 def test_the_page_is_written_of_one_full_run_alone() -> None:

@@ -82,8 +82,19 @@ class LocalBlobStore:
                 raise InvalidValue("a storage key leads through a link")
         return Path(path)
 
+    async def has(self, scope: Scope, storage_key: str) -> bool:
+        return await in_thread(self._has, scope, storage_key)
+
     async def remove(self, scope: Scope, storage_key: str) -> None:
         await in_thread(self.path(scope, storage_key).unlink, missing_ok=True)
+
+    def _has(self, scope: Scope, storage_key: str) -> bool:
+        _parse(scope, storage_key)
+        try:
+            return stat.S_ISREG(self.path(scope, storage_key).stat(follow_symlinks=False).st_mode)
+        except (FileNotFoundError, NotADirectoryError, InvalidValue):
+            # a link on the way is nothing that the store has made
+            return False
 
     def _keep(self, key: str, source: Path) -> None:
         """Rename into place and bring every folder on the way to the disk.

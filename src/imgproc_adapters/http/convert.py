@@ -19,9 +19,10 @@ from imgproc_domain.search import Answer, Coverage, Hit
 from imgproc_domain.stage import Stage
 from imgproc_domain.task import Task, TaskStatus
 from imgproc_domain.usecases.ingest import Uploaded
-from imgproc_domain.usecases.search import SearchStatus
+from imgproc_domain.usecases.migrate_search import MigrationStatus
 from imgproc_domain.usecases.submit import Submitted
 from imgproc_domain.usecases.views import ImagePage, ImageView, JobView, JobViewPage, TaskView, TaskViewPage
+from imgproc_domain.words import Field
 
 MEDIA_ROUTE: Final = "imgproc.media"
 
@@ -221,7 +222,7 @@ def task(view: TaskView) -> wire.TaskBody:
         task_type=found.task_type.value,
         status=found.status.value,
         progress=1.0 if found.status is TaskStatus.SUCCEEDED else None,
-        message=_task_message(found),
+        message=task_message(found),
         stage=found.stage.value if found.stage else None,
         job_id=found.target.job_id if found.target else None,
         attempt=view.attempt.attempt_no if view.attempt else 0,
@@ -232,7 +233,7 @@ def task(view: TaskView) -> wire.TaskBody:
     )
 
 
-def _task_message(found: Task) -> str:
+def task_message(found: Task) -> str:
     if found.error:
         return found.error.message
     match found.status:
@@ -260,21 +261,35 @@ def search_result(hit: Hit, view: ImageView, links: Links) -> wire.SearchResult:
         filename=view.meme.filename,
         title=_title(view.products.context),
         score=hit.score,
-        matched=list(hit.matched),
+        matched=[name.value if isinstance(name, Field) else name for name in hit.matched],
     )
 
 
 def search_answer(answer: Answer, results: list[wire.SearchResult]) -> wire.SearchAnswer:
-    return wire.SearchAnswer(answer.source.value, answer.epoch, results, coverage(answer.coverage))
+    return wire.SearchAnswer(
+        source=answer.source.value,
+        epoch=answer.epoch,
+        mode=answer.ranking.value,
+        results=results,
+        coverage=coverage(answer.coverage),
+        next_offset=answer.next_offset,
+    )
 
 
 def coverage(found: Coverage) -> wire.CoverageBody:
     return wire.CoverageBody(found.searchable, found.total)
 
 
-def search_status(found: SearchStatus) -> wire.SearchStatusBody:
+def search_status(found: MigrationStatus) -> wire.SearchStatusBody:
     state = found.state
-    return wire.SearchStatusBody(state.mode.value, state.epoch, found.space_id, coverage(found.coverage))
+    return wire.SearchStatusBody(
+        mode=state.mode.value,
+        epoch=state.epoch,
+        model=found.serving.id,
+        filling=state.filling.id if state.filling else None,
+        missing=found.missing,
+        coverage=coverage(found.coverage),
+    )
 
 
 def availability(operation: Operation, denied: Denied | None) -> wire.Availability:

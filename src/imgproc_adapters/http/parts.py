@@ -16,6 +16,7 @@ from multipart import (  # type: ignore[import-untyped] # the package ships no t
 from imgproc_adapters.http.errors import ClientGone, PayloadTooLarge, UnsupportedBody
 from imgproc_adapters.http.limits import size_text
 from imgproc_adapters.http.refusals import Refusal, refused
+from imgproc_domain.errors import ImageTooLarge, ImgprocError, UnsupportedMedia
 
 _FIELD_LIMIT: Final = 1024
 _EXHAUSTED: Final = object()
@@ -148,6 +149,15 @@ class Form:
             raise PayloadTooLarge("the form has too many parts, or a part with too long headers") from error
         except MultipartError as error:
             raise refused(Refusal("body", None, "a complete multipart form")) from error
+
+
+def rejection(part: Part, error: ImgprocError, upload_bytes: int) -> ImgprocError:
+    """Say of a file what only its form knows: that it had no bytes, and the limit as people say it."""
+    if isinstance(error, UnsupportedMedia) and part.is_empty:
+        return UnsupportedMedia("the file is empty")
+    if isinstance(error, ImageTooLarge):
+        return ImageTooLarge(f"the file is larger than {size_text(upload_bytes)}", **error.details)
+    return error
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

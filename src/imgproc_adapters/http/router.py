@@ -19,11 +19,14 @@ from imgproc_adapters.http.health import get_liveness, get_readiness
 from imgproc_adapters.http.images import get_picture, list_pictures, process_picture
 from imgproc_adapters.http.jobs import get_job, get_task, list_jobs, list_tasks, retry
 from imgproc_adapters.http.limits import HttpLimits
+from imgproc_adapters.http.maintenance import OPERATORS_ALONE
 from imgproc_adapters.http.media import get_media, get_thumbnail
+from imgproc_adapters.http.near import Lookout
 from imgproc_adapters.http.queries import check_query
 from imgproc_adapters.http.ready import Readiness
-from imgproc_adapters.http.scopes import FixedScope, ScopeResolver, guard_of
+from imgproc_adapters.http.scopes import FixedScope, Operators, ScopeResolver, guard_of, guards_of
 from imgproc_adapters.http.search import get_availability, get_search_status, search
+from imgproc_adapters.http.similar import search_similar
 from imgproc_adapters.http.sites import LOOPBACK, guard_of_site
 from imgproc_adapters.http.thumbnails import Thumbnails
 from imgproc_adapters.http.uploads import upload_images
@@ -47,6 +50,7 @@ _HANDLERS: Final[tuple[HTTPRouteHandler, ...]] = (
     get_execution,
     resolve_execution,
     search,
+    search_similar,
     get_search_status,
     get_availability,
     get_liveness,
@@ -61,6 +65,7 @@ def create_router(
     *,
     path: str = "/",
     limits: HttpLimits | None = None,
+    operators: Operators = False,
 ) -> Router:
     """Return the routes below ``path``, for a host to mount in its own Litestar application.
 
@@ -70,13 +75,19 @@ def create_router(
     have (PROPFIND), and whatever the host's middleware and guards refuse before a route is found.
 
     Cross-site requests are not refused here, as they are by `create_app`: only the host knows which sites are its own.
+
+    The routes below ``/maintenance`` change what a whole scope is searched with, and exist only with ``operators``:
+    True lets everybody use them whom the resolver knows, a guard those whom it lets pass (it knows the scope already,
+    as ``connection.auth``, and raises `litestar.exceptions.PermissionDeniedException` for the others).
     """
     within = limits or HttpLimits()
     thumbnails = Thumbnails(deployment.decoder, within.thumbnail_side, within.thumbnail_cache_bytes)
-    elsewhere = [unknown_paths(_HANDLERS)] if path.strip("/") else []
+    handlers = (*_HANDLERS, *(OPERATORS_ALONE if operators else ()))
+    maintenance = [Router("/", route_handlers=OPERATORS_ALONE, guards=guards_of(operators))] if operators else []
+    elsewhere = [unknown_paths(handlers)] if path.strip("/") else []
     return Router(
         path,
-        route_handlers=[*other_methods(_HANDLERS), *_HANDLERS, *elsewhere],
+        route_handlers=[*other_methods(handlers), *_HANDLERS, *maintenance, *elsewhere],
         before_request=check_query,
         guards=[guard_of(scope_resolver)],
         dependencies={
@@ -84,6 +95,7 @@ def create_router(
             "limits": _always(within),
             "readiness": _always(readiness),
             "thumbnails": _always(thumbnails),
+            "lookout": _always(Lookout(deployment)),
         },
         exception_handlers=HANDLERS,
         request_max_body_size=within.json_bytes,
@@ -99,6 +111,7 @@ def create_app(
     route_handlers: Sequence[ControllerRouterHandler] = (),
     limits: HttpLimits | None = None,
     hosts: Collection[str] | None = None,
+    operators: Operators = False,
 ) -> Litestar:
     """Return an application of these routes, with its OpenAPI document at ``/schema/openapi.json``.
 
@@ -108,10 +121,11 @@ def create_app(
     `cross_site_request`. ``hosts`` are the names, without ports, by which clients may call the service; a request for
     another name is answered with 403 `unknown_host`. Addresses and ``localhost`` are always among them. If it is left
     out, a `FixedScope`, which asks nobody for a key, answers only to those, and any other resolver to every name.
+    ``operators`` are those of `create_router`.
     """
     open_to_all = isinstance(scope_resolver, FixedScope)
     names = {*LOOPBACK, *(hosts or ())} if hosts is not None or open_to_all else None
-    router = create_router(deployment, scope_resolver, readiness, limits=limits)
+    router = create_router(deployment, scope_resolver, readiness, limits=limits, operators=operators)
     return Litestar(
         route_handlers=[router, *route_handlers],
         guards=[guard_of_site(names)],

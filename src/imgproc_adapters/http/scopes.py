@@ -1,5 +1,6 @@
 """On whose behalf a request comes: decided before anything of its body is read."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from attrs import frozen
@@ -15,6 +16,9 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 
 Call = Request[None, Scope, State]
 """A request whose scope has been resolved: it is ``request.auth``."""
+
+Operators = bool | Callable[[Connection, BaseRouteHandler], Awaitable[None]]
+"""Who may use the routes for operators: nobody, everybody who has a scope, or whom a guard lets pass."""
 
 PUBLIC = "imgproc_public"
 """The handler option of routes that belong to no scope."""
@@ -50,3 +54,15 @@ def guard_of(resolver: ScopeResolver) -> Guard:
             connection.scope["auth"] = await resolver.resolve(connection)
 
     return resolve
+
+
+def guards_of(operators: Operators) -> list[Guard]:
+    """Return the guards of the routes for operators."""
+    if isinstance(operators, bool):
+        return []
+
+    # a function of ours: Litestar deep-copies routers it mounts, and would copy what a host's bound method belongs to
+    async def refuse_others(connection: Connection, handler: BaseRouteHandler) -> None:
+        await operators(connection, handler)
+
+    return [refuse_others]

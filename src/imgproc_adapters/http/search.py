@@ -12,7 +12,8 @@ from imgproc_adapters.http.examples import AVAILABILITY, SEARCH, SEARCH_REQUEST,
 from imgproc_adapters.http.provided import Served
 from imgproc_adapters.http.scopes import Call
 from imgproc_domain.policy import Operation
-from imgproc_domain.search import parse_query
+from imgproc_domain.search import Ranking, parse_query
+from imgproc_domain.usecases import migrate_search
 from imgproc_domain.usecases import search as usecase
 from imgproc_domain.usecases.views import get_images
 
@@ -24,8 +25,11 @@ SearchBody = Annotated[wire.SearchRequest, Body(examples=shown(SEARCH_REQUEST))]
     "/search",
     operation_id="search",
     operation_class=ApiOperation,
-    summary="Find pictures by what they mean",
-    description="Ask in Chinese or English. Results stand best first; every result is of the same `source`.",
+    summary="Find pictures by what they mean, and by their words",
+    description=(
+        "Ask in Chinese or English. Results stand best first; every result is of the same `source`. The order is the"
+        " same for every page: ask again with `next_offset` as `offset` for what comes behind."
+    ),
     tags=["search"],
     dto=StrictBody[wire.SearchRequest],
     return_dto=None,
@@ -44,7 +48,7 @@ SearchBody = Annotated[wire.SearchRequest, Body(examples=shown(SEARCH_REQUEST))]
     ),
 )
 async def search(deployment: Served, request: Call, data: SearchBody) -> wire.SearchAnswer:
-    query = parse_query(data.query, data.n_results, data.min_score)
+    query = parse_query(data.query, data.n_results, data.min_score, Ranking(data.mode), data.offset)
     answer = await usecase.search(deployment, request.auth, query)
     pictures = await get_images(deployment, request.auth, [hit.meme_id for hit in answer.hits])
     links = convert.Links.of(request)
@@ -65,7 +69,7 @@ async def search(deployment: Served, request: Call, data: SearchBody) -> wire.Se
     ),
 )
 async def get_search_status(deployment: Served, request: Call) -> wire.SearchStatusBody:
-    return convert.search_status(await usecase.search_status(deployment, request.auth))
+    return convert.search_status(await migrate_search.status(deployment, request.auth))
 
 
 @route(

@@ -5,33 +5,35 @@ from contextlib import aclosing
 from typing import Annotated, Final
 
 import msgspec
-from attrs import define, field
+from attrs import define, evolve, field
 from litestar import Response, post
 from litestar.params import QueryParameter
 
 from imgproc_adapters.http import convert, wire
+from imgproc_adapters.http.convert_similar import near_duplicate
 from imgproc_adapters.http.documents import UploadOperation, answers
 from imgproc_adapters.http.errors import TooManyFiles, UnknownField
 from imgproc_adapters.http.examples import UPLOADED, UPLOADED_AGAIN, UPLOADED_IN_PART
-from imgproc_adapters.http.limits import size_text
-from imgproc_adapters.http.parts import Form, Part, body_of, boundary_of
-from imgproc_adapters.http.provided import Served, Within
+from imgproc_adapters.http.near import Found, Lookout
+from imgproc_adapters.http.parts import Form, Part, body_of, boundary_of, rejection
+from imgproc_adapters.http.provided import Near, Served, Within
 from imgproc_adapters.http.refusals import Refusal, refused
 from imgproc_adapters.http.scopes import Call
 from imgproc_domain.errors import (
     DatabaseUnavailable,
-    ImageTooLarge,
     ImgprocError,
     InsufficientStorage,
     InvalidReverseImagePolicy,
     OperationDenied,
     PictureRejected,
-    UnsupportedMedia,
 )
+from imgproc_domain.ids import MemeId
+from imgproc_domain.meme import Meme
 from imgproc_domain.scope import Scope
+from imgproc_domain.similar import Likeness, Match
 from imgproc_domain.stage import ReverseImagePolicy, parse_policy
 from imgproc_domain.usecases.deployment import Deployment
-from imgproc_domain.usecases.ingest import upload
+from imgproc_domain.usecases.ingest import UploadStatus, upload
 
 FILE_FIELD: Final = "files"
 POLICY_FIELD: Final = "reverse_image_policy"
@@ -46,6 +48,10 @@ Behind a file it may only repeat the policy that already applied.
 The status is 201 if every file is a new picture, 200 if some were known already, and 207 if any was rejected or is
 being processed under another policy, also if it is the only one. If nothing could be taken because the operation
 policy does not permit it, the storage is full or the database does not answer, the whole request fails with that error.
+
+`near_duplicates` names what was there before: for a duplicate the picture with the same bytes, for a new picture those
+of which it is by all appearances an edited copy, most alike first. It is null where that did not show within a moment;
+the picture is stored, and its processing begun, before anybody looks.
 
 An error of the whole request (too many files, too large, not a form, an unknown field) does not undo what was taken
 before it: how long the form is shows only at its end. `details.items` has what became of the files so far, as a
@@ -62,6 +68,7 @@ class _Intake:
     max_files: int
     policy: ReverseImagePolicy | None
     items: list[wire.UploadItem] = field(factory=list)
+    created: list[Meme] = field(factory=list)
     refusals: list[ImgprocError] = field(factory=list)
 
     async def take(self, part: Part) -> None:
@@ -95,35 +102,45 @@ class _Intake:
     async def _store(self, part: Part) -> wire.UploadItem:
         policy = self.policy or ReverseImagePolicy.FORBID
         try:
-            return convert.uploaded(await upload(self.deployment, self.scope, part.filename, part, policy))
+            stored = await upload(self.deployment, self.scope, part.filename, part, policy)
         except (PictureRejected, OperationDenied, InsufficientStorage, DatabaseUnavailable) as error:
-            told = self._told(part, error)
+            told = rejection(part, error, self.deployment.limits.upload_bytes)
             self.refusals.append(told)
             return convert.rejected(part.filename, told)
-
-    def _told(self, part: Part, error: ImgprocError) -> ImgprocError:
-        """Say of a file what only its form knows: that it had no bytes, and the limit as people say it."""
-        if isinstance(error, UnsupportedMedia) and part.is_empty:
-            return UnsupportedMedia("the file is empty")
-        if isinstance(error, ImageTooLarge):
-            return ImageTooLarge(
-                f"the file is larger than {size_text(self.deployment.limits.upload_bytes)}", **error.details
-            )
-        return error
+        if stored.status is UploadStatus.CREATED:
+            self.created.append(stored.meme)
+        return convert.uploaded(stored)
 
     def stopped(self, error: ImgprocError) -> None:
         """Let the error that ends the form name what was taken before it."""
         if self.items:
             error.details = {**error.details, "items": msgspec.to_builtins(self.items)}
 
-    def answer(self) -> Response[wire.UploadResult]:
-        """Return what became of the files; raises if there were none, or if none was taken for a reason of our own."""
+    async def answer(self, lookout: Lookout, links: convert.Links) -> Response[wire.UploadResult]:
+        """Return what became of the files, and which of them the library had in another form.
+
+        Raises if there were none, or if none was taken for a reason of our own.
+        """
         if not self.items:
             raise refused(Refusal("body", FILE_FIELD, "at least one file"))
         ours = [error for error in self.refusals if not isinstance(error, PictureRejected)]
         if len(ours) == len(self.items):
             raise ours[-1]
+        known = await lookout.of(self.scope, self.created)
+        self.items = [_with_duplicates(item, known, links) for item in self.items]
         return Response(wire.UploadResult(self.items), status_code=_status(self.items))
+
+
+def _with_duplicates(item: wire.UploadItem, known: Found, links: convert.Links) -> wire.UploadItem:
+    """Name what was there before: the picture itself if its bytes were, the near duplicates of a new one."""
+    if item.meme_id is None:
+        return item
+    meme_id = MemeId(item.meme_id)
+    if item.status == "duplicate":
+        return evolve(item, near_duplicates=[near_duplicate(Match(meme_id, 1.0, Likeness.EXACT), links)])
+    if meme_id not in known:
+        return item
+    return evolve(item, near_duplicates=[near_duplicate(match, links) for match in known[meme_id]])
 
 
 def _status(items: Sequence[wire.UploadItem]) -> int:
@@ -162,6 +179,7 @@ def _status(items: Sequence[wire.UploadItem]) -> int:
 async def upload_images(
     deployment: Served,
     limits: Within,
+    lookout: Near,
     request: Call,
     policy: Annotated[str | None, QueryParameter(name=POLICY_FIELD, description="The same as the field.")] = None,
 ) -> Response[wire.UploadResult]:
@@ -176,4 +194,4 @@ async def upload_images(
         except ImgprocError as error:
             intake.stopped(error)
             raise
-    return intake.answer()
+    return await intake.answer(lookout, convert.Links.of(request))

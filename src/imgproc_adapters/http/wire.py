@@ -8,6 +8,7 @@ from attrs import frozen
 from litestar.params import Parameter
 
 from imgproc_adapters.http.bodies import PolicyName
+from imgproc_adapters.http.wire_similar import NearDuplicate
 
 StatusName = Literal["queued", "running", "succeeded", "failed", "blocked", "unknown_execution"]
 TaskStatusName = Literal["queued", "running", "succeeded", "failed"]
@@ -17,6 +18,9 @@ TaskTypeName = Literal[
 StageName = Literal["visual", "agent", "text_embedding"]
 ValidityName = Literal["valid", "stale", "missing"]
 ContextStatusName = Literal["pending", "partial", "ready", "repair_required"]
+SearchModeName = Literal["legacy_only", "backfill", "incremental_only"]
+SearchRanking = Literal["semantic", "hybrid"]
+Matched = Literal["meaning", "title", "visible_text", "keywords", "file_name"]
 OperationName = Literal["analysis.agent", "analysis.reverse_image_search", "image.upload", "image.delete"]
 
 
@@ -40,12 +44,16 @@ class JobSummary:
 
 @frozen(kw_only=True)
 class UploadItem:
-    """What became of one file. ``error`` says why a file was rejected, or why a kept one got no job of its own."""
+    """What became of one file. ``error`` says why a file was rejected, or why a kept one got no job of its own.
+
+    ``near_duplicates`` are pictures that were there before and look the same; null if nobody knows.
+    """
 
     filename: str
     status: Literal["created", "duplicate", "rejected"]
     meme_id: UUID | None = None
     job: JobSummary | None = None
+    near_duplicates: list[NearDuplicate] | None = None
     error: ErrorBody | None = None
 
 
@@ -234,17 +242,25 @@ class TaskPage:
 
 @frozen
 class SearchRequest:
-    """``query`` is up to 1,000 characters, ``n_results`` 1 to 100, ``min_score`` -1 to 1."""
+    """``query`` is up to 1,000 characters, ``n_results`` 1 to 100, ``min_score`` -1 to 1.
+
+    ``mode`` ``hybrid`` ranks by meaning and words together, ``semantic`` by meaning alone. ``offset`` is how many
+    results to pass over, from the ``next_offset`` of an answer.
+    """
 
     query: Annotated[str, Parameter(min_length=1, max_length=1000)]
     n_results: Annotated[int, Parameter(ge=1, le=100)] = 10
-    mode: Literal["semantic"] = "semantic"
+    mode: SearchRanking = "hybrid"
     min_score: Annotated[float, Parameter(ge=-1, le=1)] | None = None
+    offset: Annotated[int, Parameter(ge=0, le=10_000)] = 0
 
 
 @frozen(kw_only=True)
 class SearchResult:
-    """``score`` is the cosine similarity, from -1 to 1; ``matched`` names what was compared."""
+    """``score`` is the cosine similarity, from -1 to 1, also where words decided the order.
+
+    ``matched`` says why: ``meaning`` where it is among the nearest, and the fields that have the query's words.
+    """
 
     meme_id: UUID
     media_url: str
@@ -252,7 +268,7 @@ class SearchResult:
     filename: str
     title: str | None = None
     score: float
-    matched: list[str]
+    matched: list[Matched]
 
 
 @frozen
@@ -265,21 +281,33 @@ class CoverageBody:
 
 @frozen
 class SearchAnswer:
-    """Best first. All results come from one ``source``."""
+    """Best first. All results come from one ``source``.
+
+    ``mode`` is how they were ranked: ``semantic`` where the source knows no words, whatever was asked for.
+    ``next_offset`` is the ``offset`` of the next page, null where no more was found.
+    """
 
     source: Literal["incremental", "legacy"]
     epoch: int
+    mode: SearchRanking
     results: list[SearchResult]
     coverage: CoverageBody
+    next_offset: int | None = None
 
 
-@frozen
+@frozen(kw_only=True)
 class SearchStatusBody:
-    """What searches read now, and with which model."""
+    """What searches read now, and with which model.
 
-    mode: Literal["legacy_only", "backfill", "incremental_only"]
+    ``filling`` is the model that is being filled to take its place, null if none is; ``missing`` pictures, which
+    could be found, have no vector of it yet (of ``model`` itself if none is being filled).
+    """
+
+    mode: SearchModeName
     epoch: int
     model: str
+    filling: str | None = None
+    missing: int
     coverage: CoverageBody
 
 

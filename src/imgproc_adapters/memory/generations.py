@@ -1,11 +1,18 @@
 """Legacy generations."""
 
+from collections.abc import Sequence
+
 from attrs import evolve, frozen
 
-from imgproc_adapters.memory.schema import ENTRIES, FINDABLE, GENERATIONS, GenerationEntry
+from imgproc_adapters.memory.schema import CONTEXTS, ENTRIES, FINDABLE, GENERATIONS, MEMES, GenerationEntry
 from imgproc_adapters.memory.session import Session
+from imgproc_domain.context import USABLE
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
+from imgproc_domain.meme import Meme
 from imgproc_domain.migration import Generation
+from imgproc_domain.ports.search import Entry
+from imgproc_domain.product import TextProduct
+from imgproc_domain.vector import Vector
 
 
 @frozen
@@ -28,13 +35,39 @@ class MemoryGenerations:
         behind = sorted((r for r in rows if after is None or r.meme_id > after), key=lambda row: row.meme_id)
         page = behind[:limit]
         for row in page:
-            await self._session.insert_absent(ENTRIES, GenerationEntry(generation_id, row))
+            await self._session.insert_absent(ENTRIES, GenerationEntry(generation_id, row.product))
         return page[-1].meme_id if page else None
 
     async def complete(self, generation_id: GenerationId) -> None:
         await self._session.lock(GENERATIONS, [generation_id])
         generation = self._get(generation_id)
         await self._session.update(GENERATIONS, evolve(generation, completed_at=self._session.now()))
+
+    async def nearest(self, generation_id: GenerationId, vector: Vector, limit: int) -> Sequence[Entry]:
+        found = [
+            Entry(meme.meme_id, product.vector.cosine_distance(vector), meme.picture.storage_key)
+            for meme, product in self._usable(generation_id)
+            if product.vector.dimension == vector.dimension
+        ]
+        return sorted(found, key=lambda entry: (entry.distance, entry.meme_id))[:limit]
+
+    async def usable(self, generation_id: GenerationId) -> int:
+        return len(self._usable(generation_id))
+
+    def _usable(self, generation_id: GenerationId) -> list[tuple[Meme, TextProduct]]:
+        generation = self._session.get(GENERATIONS, generation_id)
+        if generation is None or generation.completed_at is None:
+            return []
+        entries = (row.product for row in self._session.rows(ENTRIES) if row.generation_id == generation_id)
+        whole = (product for product in entries if product.vector.dimension == generation.space.dimension)
+        found = ((self._session.get(MEMES, product.meme_id), product) for product in whole)
+        return [(meme, product) for meme, product in found if meme is not None and self._is_current(meme, product)]
+
+    def _is_current(self, meme: Meme, product: TextProduct) -> bool:
+        context = self._session.get(CONTEXTS, meme.meme_id)
+        if not meme.exists or context is None or context.status not in USABLE:
+            return False
+        return (meme.picture.sha256, context.metadata_hash) == (product.image_sha256, product.metadata_hash)
 
     def _get(self, generation_id: GenerationId) -> Generation:
         generation = self._session.get(GENERATIONS, generation_id)

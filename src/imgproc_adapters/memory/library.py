@@ -1,23 +1,18 @@
-"""Memes, their contexts, their products, and what may be found."""
+"""Memes, their contexts and their products."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-import numpy as np
 from attrs import evolve, frozen
-from numpy.typing import NDArray
 
 from imgproc_adapters.memory.processing import behind
-from imgproc_adapters.memory.schema import CONTEXTS, FINDABLE, JOBS, MEMES, SEARCH_STATE, TEXT, VISUAL
+from imgproc_adapters.memory.schema import CONTEXTS, JOBS, MEMES, TEXT, VISUAL
 from imgproc_adapters.memory.session import Session
-from imgproc_domain.context import USABLE, Context
+from imgproc_domain.context import Context
 from imgproc_domain.ids import MemeId, Sha256
 from imgproc_domain.job import JobStatus
 from imgproc_domain.meme import Meme
-from imgproc_domain.migration import SearchState
 from imgproc_domain.ports.library import MemePage
 from imgproc_domain.product import Products, TextProduct, TextStamp, VisualProduct, VisualStamp
-from imgproc_domain.search import Neighbour
-from imgproc_domain.vector import Vector
 
 
 @frozen
@@ -103,50 +98,3 @@ class MemoryProducts:
     async def put_text(self, products: Sequence[TextProduct]) -> None:
         for product in products:
             await self._session.upsert(TEXT, product)
-
-
-@frozen
-class MemorySearch:
-    _session: Session
-
-    async def publish(self, products: Sequence[TextProduct]) -> None:
-        for product in products:
-            await self._session.upsert(FINDABLE, product)
-
-    async def refresh(self, meme_ids: Collection[MemeId]) -> None:
-        wanted = set(meme_ids)
-        for row in self._session.rows(FINDABLE):
-            if row.meme_id in wanted and not self._is_current(row):
-                await self._session.delete(FINDABLE, (row.space_id, row.meme_id))
-        for row in self._session.rows(TEXT):
-            if row.meme_id in wanted and self._is_current(row):
-                await self._session.upsert(FINDABLE, row)
-
-    def _is_current(self, row: TextProduct) -> bool:
-        meme = self._session.get(MEMES, row.meme_id)
-        context = self._session.get(CONTEXTS, row.meme_id)
-        if meme is None or not meme.exists or context is None or context.status not in USABLE:
-            return False
-        return (meme.picture.sha256, context.metadata_hash) == (row.image_sha256, row.metadata_hash)
-
-    async def nearest(self, space_id: str, vector: Vector, limit: int) -> Sequence[Neighbour]:
-        rows = self._of_space(space_id)
-        if not rows:
-            return []
-        distances = 1.0 - np.stack([_components(row.vector) for row in rows]) @ _components(vector)
-        found = (Neighbour(row.meme_id, float(d)) for row, d in zip(rows, distances, strict=True))
-        return sorted(found, key=lambda neighbour: (neighbour.distance, neighbour.meme_id))[:limit]
-
-    async def searchable(self, space_id: str) -> int:
-        return len(self._of_space(space_id))
-
-    async def state(self) -> SearchState:
-        row = self._session.get(SEARCH_STATE, "state")
-        return row.state if row else SearchState()
-
-    def _of_space(self, space_id: str) -> list[TextProduct]:
-        return [row for row in self._session.rows(FINDABLE) if row.space_id == space_id]
-
-
-def _components(vector: Vector) -> NDArray[np.float64]:
-    return np.frombuffer(vector.data, dtype=np.float32).astype(np.float64)

@@ -164,6 +164,9 @@ class MemoryRetention:
 
     async def delete_vectors(self, visual: Collection[VisualKey], text: Collection[TextKey]) -> Mapping[Kind, int]:
         seen, read = self._session.pick(VISUAL, visual), self._session.pick(TEXT, text)
+        found = self._session.pick(FINDABLE, [(product.space_id, product.meme_id) for product in read.values()])
+        # found by the deleted vectors themselves, not by later ones of the same space
+        await self._delete(FINDABLE, [key for key, row in found.items() if TEXT.key(row.product) in read])
         await self._delete(VISUAL, seen)
         await self._delete(TEXT, read)
         return {Kind.VISUAL_VECTORS: len(seen), Kind.TEXT_VECTORS: len(read)}

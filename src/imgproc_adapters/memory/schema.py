@@ -25,6 +25,7 @@ from imgproc_domain.ports.execution import Release
 from imgproc_domain.product import TextProduct, VisualProduct
 from imgproc_domain.stage import STAGES, Lane, TaskType
 from imgproc_domain.task import Task, TaskStatus
+from imgproc_domain.words import Words
 
 
 @frozen
@@ -48,6 +49,22 @@ class ConfigurationRow:
 @frozen
 class SearchStateRow:
     state: SearchState
+
+
+@frozen
+class Findable:
+    """A vector that may be found now, with the words beside it; None where they are not known yet."""
+
+    product: TextProduct
+    words: Words | None = None
+
+    @property
+    def meme_id(self) -> MemeId:
+        return self.product.meme_id
+
+    @property
+    def space_id(self) -> str:
+        return self.product.space_id
 
 
 def _lease_follows(old: Lease | None, new: Lease) -> None:
@@ -130,7 +147,7 @@ def _of_task(row: Task) -> Iterable[Reference]:
         yield ("grants", row.grant_id)
 
 
-def _of_meme_child(row: Context | VisualProduct | TextProduct) -> Iterable[Reference]:
+def _of_meme_child(row: Context | VisualProduct | TextProduct | Findable) -> Iterable[Reference]:
     yield ("memes", row.meme_id)
 
 
@@ -208,7 +225,7 @@ TEXT: Final[Table[tuple[MemeId, Sha256, Sha256, str], TextProduct]] = Table(
     key=lambda row: (row.meme_id, row.image_sha256, row.metadata_hash, row.space_id),
     references=_of_meme_child,
 )
-FINDABLE: Final[Table[tuple[str, UUID], TextProduct]] = Table(
+FINDABLE: Final[Table[tuple[str, UUID], Findable]] = Table(
     "search vectors", key=lambda row: (row.space_id, row.meme_id), references=_of_meme_child
 )
 SEARCH_STATE: Final[Table[str, SearchStateRow]] = Table("search state", key=lambda _row: "state")

@@ -1,9 +1,10 @@
 """Transactions over a store."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Any
 
 from attrs import frozen
 
@@ -14,10 +15,13 @@ from imgproc_adapters.memory.configuration import MemoryConfiguration
 from imgproc_adapters.memory.evidence import MemoryEvidence
 from imgproc_adapters.memory.execution import MemoryAttempts, MemoryGrants, MemoryReleases, MemorySlots
 from imgproc_adapters.memory.generations import MemoryGenerations
-from imgproc_adapters.memory.library import MemoryContexts, MemoryMemes, MemoryProducts, MemorySearch
+from imgproc_adapters.memory.library import MemoryContexts, MemoryMemes, MemoryProducts
 from imgproc_adapters.memory.processing import MemoryJobs, MemoryTasks
 from imgproc_adapters.memory.retention import MemoryRetention
+from imgproc_adapters.memory.search import MemorySearch
+from imgproc_adapters.memory.search_state import MemoryMigration
 from imgproc_adapters.memory.session import Session
+from imgproc_adapters.memory.similar import MemorySimilar
 from imgproc_adapters.memory.store import MemoryStore
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
@@ -41,7 +45,9 @@ class MemoryTransaction:
         self.slots = MemorySlots(session)
         self.evidence = MemoryEvidence(session)
         self.search = MemorySearch(session)
+        self.similar = MemorySimilar(session)
         self.generations = MemoryGenerations(session)
+        self.migration = MemoryMigration(session)
         self.configuration = MemoryConfiguration(session)
         self.retention = MemoryRetention(session)
         self.bell = MemoryBell(session)
@@ -52,6 +58,9 @@ class MemoryTransaction:
 
     async def now(self) -> datetime:
         return self._session.now()
+
+    async def together(self, *works: Coroutine[Any, Any, Any]) -> Any:
+        return [await work for work in works]
 
 
 @frozen

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from imgproc_adapters.agent.describe import DESCRIBER_VERSION, describe
 from imgproc_adapters.agent.ocr import READER
@@ -18,7 +18,7 @@ from imgproc_adapters.imaging import NORMALIZATION_VERSION
 from imgproc_adapters.models import wire
 from imgproc_adapters.models.host import ModelCallFailed, ModelCrashed, ModelHost, ModelProblem, ModelTimedOut
 from imgproc_adapters.models.wire import Embedded, Problem
-from imgproc_adapters.text.encoders import TEXT_MODELS
+from imgproc_adapters.text.encoders import TEXT_MODELS, TextModelName
 from imgproc_adapters.visual.weights import DIMENSION, visual_space_id
 from imgproc_domain.attempt import Replay
 from imgproc_domain.config import VectorSpace
@@ -196,37 +196,41 @@ class LocalTextModel:
 
 @frozen
 class LocalModels:
-    """Every local part with the processes behind it, one process a lane."""
+    """Every local part with the processes behind it, one process a lane and one more for each further text model."""
 
     decoder: LocalDecoder
     visual: LocalVisualModel
     agent: LocalAgent
     text: LocalTextModel
+    more_text: tuple[LocalTextModel, ...] = ()
 
     @classmethod
-    def create(cls, setup: wire.Setup) -> "LocalModels":
+    def create(cls, setup: wire.Setup, more_text: Sequence[TextModelName] = ()) -> "LocalModels":
         """Starts nothing yet: processes start with `warm` or with the first call."""
         return cls(
             LocalDecoder(ModelHost(setup)),
             LocalVisualModel.on(ModelHost(setup)),
             LocalAgent(ModelHost(setup)),
             LocalTextModel.on(ModelHost(setup)),
+            tuple(LocalTextModel.on(ModelHost(evolve(setup, text_model=name))) for name in more_text),
         )
 
     async def warm(self) -> None:
-        """Starts the four processes and loads their models, one after the other to spare small machines.
+        """Starts the processes and loads their models, one after the other to spare small machines.
 
         Raises:
             ModelCallFailed: a part cannot run here; the message says which package it lacks.
         """
         await self.decoder.host.warm("decoder")
-        await self.text.host.warm("text")
+        for model in (self.text, *self.more_text):
+            await model.host.warm("text")
         await self.visual.host.warm("visual")
         await self.agent.host.warm("reader", "visual")
 
     async def close(self) -> None:
         """Ends the processes at once. Idempotent."""
-        for host in (self.decoder.host, self.visual.host, self.agent.host, self.text.host):
+        further = [model.host for model in self.more_text]
+        for host in (self.decoder.host, self.visual.host, self.agent.host, self.text.host, *further):
             await host.close()
 
 

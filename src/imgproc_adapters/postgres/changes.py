@@ -110,10 +110,12 @@ async def save(session: Session, table: Table[R], known: dict[K, R], rows: Seque
     if groups is None:
         wanted, written = len(rows), await session.run(table.joined, **table.arrays(rows))
     else:
-        wanted, written = sum(len(change.rows) for change in groups), 0
-        for change in groups:
-            sql = update(table.name, tuple(change.values), f"{table.key} = ANY (%(ids)s)")
-            written += await session.run(sql, ids=Uuids(map(key_of, change.rows)), **change.values)
+        wanted, where = sum(len(change.rows) for change in groups), f"{table.key} = ANY (%(ids)s)"
+        asks = [
+            (update(table.name, tuple(change.values), where), {"ids": Uuids(map(key_of, change.rows)), **change.values})
+            for change in groups
+        ]
+        written = sum(await session.run_all(asks))
     if written != wanted:
         raise session.conflict(f"a {table.what} to be written is gone")
     known.update((key_of(row), row) for row in rows)

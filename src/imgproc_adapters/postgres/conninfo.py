@@ -31,7 +31,7 @@ def parameters(dsn: str, limits: Limits, *, pooler: bool = False) -> dict[str, A
     """Return the arguments of ``psycopg.connect`` for this database.
 
     Server settings travel as start-up options, so that they cost no statement. A pooler in transaction mode refuses
-    start-up options and prepared statements: with ``pooler`` neither is used, and the time-outs must be set on the
+    start-up options and prepared statements: with ``pooler`` neither is used, and the settings must be made on the
     role instead (``ALTER ROLE ... SET statement_timeout = ...``).
 
     Raises:
@@ -61,6 +61,9 @@ def _options(limits: Limits) -> str:
         "TimeZone": "UTC",
         "statement_timeout": _milliseconds(limits.statement),
         "idle_in_transaction_session_timeout": _milliseconds(limits.idle_in_transaction),
+        # many small statements at once: one never gains what compiling it, or starting processes for it, costs the rest
+        "jit": "off",
+        "max_parallel_workers_per_gather": 0,
     }
     return " ".join(f"-c {name}={value}" for name, value in settings.items() if value is not None)
 

@@ -13,34 +13,42 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.stage import TaskType
 
 _BEFORE_ALL: Final = ""
+"""Sorts before every scope."""
 _BEHIND_ALL: Final = "~"
 """Sorts behind every scope: no scope has a character above ``z``."""
+
+_HOP: Final = """
+    SELECT n.scope_id, n.ready, h.found + n.ready::int
+    FROM {hop} h CROSS JOIN LATERAL (
+        SELECT t.scope_id, ({ready}) AS ready FROM {table} t
+        WHERE {live} AND t.scope_id > h.scope_id AND t.scope_id <= {until}
+        ORDER BY {order} LIMIT 1
+    ) n
+    WHERE h.found < %(limit)s
+"""
 
 
 def _hop(table: str, live: str, order: str, ready: str) -> Sql:
     """Hop along a partial index from scope to scope, reading the first entry of each, until enough are ready.
 
-    Ordering by the whole index leaves the planner no other one to choose, whatever its statistics say.
+    First the scopes behind ``after``; if those are too few, the ones up to it. Ordering by the whole index leaves the
+    planner no other one to choose, whatever its statistics say.
     """
+    parts = {"table": table, "live": live, "order": order, "ready": ready}
     return statement(
         """
-        WITH RECURSIVE hop (scope_id, ready, found) AS (
-            SELECT %(after)s::text COLLATE "C", false, 0
-            UNION ALL
-            SELECT n.scope_id, n.ready, h.found + n.ready::int
-            FROM hop h CROSS JOIN LATERAL (
-                SELECT t.scope_id, ({ready}) AS ready FROM {table} t
-                WHERE {live} AND t.scope_id > h.scope_id AND t.scope_id <= %(until)s
-                ORDER BY {order} LIMIT 1
-            ) n
-            WHERE h.found < %(limit)s
+        WITH RECURSIVE behind (scope_id, ready, found) AS (
+            SELECT %(after)s::text COLLATE "C", false, 0 UNION ALL {behind}
+        ), before (scope_id, ready, found) AS (
+            SELECT ''::text COLLATE "C", false, (SELECT count(*)::int FROM behind WHERE ready) UNION ALL {before}
         )
-        SELECT scope_id FROM hop WHERE ready
+        SELECT scope_id FROM (
+            SELECT 1 AS turn, scope_id FROM behind WHERE ready UNION ALL SELECT 2, scope_id FROM before WHERE ready
+        ) AS found
+        ORDER BY turn, scope_id
         """,
-        table=table,
-        live=live,
-        order=order,
-        ready=ready,
+        behind=_HOP.format(hop="behind", until=f"'{_BEHIND_ALL}'", **parts),
+        before=_HOP.format(hop="before", until="%(after)s", **parts),
     )
 
 
@@ -129,12 +137,7 @@ class PostgresDispatch:
         return int(count)
 
     async def _around(self, sql: Sql, after: Scope | None, limit: int, **params: object) -> Sequence[Scope]:
-        """Return the scopes behind ``after``, then, if those are too few, the ones up to it."""
-        start = after or _BEFORE_ALL
-        rows = await self._rows(sql, after=start, until=_BEHIND_ALL, limit=limit, **params)
-        if after and len(rows) < limit:
-            left = limit - len(rows)
-            rows = [*rows, *await self._rows(sql, after=_BEFORE_ALL, until=after, limit=left, **params)]
+        rows = await self._rows(sql, after=after or _BEFORE_ALL, limit=limit, **params)
         return [Scope(scope) for (scope,) in rows]
 
     async def _rows(self, sql: Sql, **params: object) -> Sequence[Row]:

@@ -43,7 +43,7 @@ from imgproc_adapters.postgres.embedded_server import Server, run_server, server
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "pg_tool"]
 
 DATABASE = "imgproc"
-EXTENSIONS = ("vector", "pg_trgm")
+EXTENSIONS = ("vector", "btree_gin")
 ATTACH_GRACE_SECONDS = 3.0
 CONNECT_SECONDS = 10
 

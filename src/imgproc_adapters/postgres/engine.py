@@ -1,11 +1,13 @@
 """The pool of connections: SQLAlchemy keeps it, psycopg speaks on it."""
 
 import select
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from psycopg import AsyncConnection, IsolationLevel
-from psycopg.abc import Buffer
+from psycopg import AsyncConnection, AsyncPipeline, IsolationLevel
+from psycopg.abc import Buffer, PQGen
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
 from psycopg.types.datetime import TimestamptzBinaryLoader
@@ -53,8 +55,38 @@ def open_engine(
     return engine
 
 
+class _Pipeline(AsyncPipeline):
+    """A pipeline that ends with its Sync.
+
+    psycopg sends a Flush behind that. The server then takes the client to be busy, and no longer counts how long a
+    transaction stands idle.
+    """
+
+    def _exit_gen(self) -> PQGen[None]:
+        try:
+            self._enqueue_sync()
+            yield from self._communicate_gen()
+        finally:
+            yield from self._fetch_gen(flush=False)
+
+
+class _Connection(AsyncConnection[Any]):
+    """psycopg's own, but for the end of its pipelines."""
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncIterator[AsyncPipeline]:
+        self._check_connection_ok()
+        assert self._pipeline is None, "a session opens one pipeline at a time"
+        self._pipeline = _Pipeline(self)
+        try:
+            async with self._pipeline as pipeline:
+                yield pipeline
+        finally:
+            self._pipeline = None
+
+
 async def _connect(arguments: dict[str, Any], *, utc: bool) -> AsyncConnection[Any]:
-    connection = await AsyncConnection.connect(context=ADAPTERS, **arguments)
+    connection = await _Connection.connect(context=ADAPTERS, **arguments)
     # part of BEGIN, so it costs nothing: the stores rely on reading what was committed while they waited for a lock
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     halfvec = await TypeInfo.fetch(connection, "halfvec")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from imgproc_adapters.postgres.arrays import Texts, Times, Uuids
-from imgproc_adapters.postgres.changes import Table, alike, save, update
+from imgproc_adapters.postgres.changes import Change, Table, alike, save, update
 from imgproc_adapters.postgres.rows import (
     ATTEMPT,
     ATTEMPT_COLUMNS,
@@ -17,7 +17,7 @@ from imgproc_adapters.postgres.rows import (
     grant_of,
     grant_state,
 )
-from imgproc_adapters.postgres.session import Session, Sql, statement
+from imgproc_adapters.postgres.session import Ask, Session, Sql, statement
 from imgproc_domain.attempt import Attempt, AttemptStatus
 from imgproc_domain.grant import Grant
 from imgproc_domain.ids import AttemptId, GrantId, TaskId
@@ -171,17 +171,18 @@ class PostgresAttempts:
             arrays = attempt_state([attempt for _, attempt in moves])
             rows = await self._session.rows(_SAVE_ATTEMPTS, expected=Texts(status for status, _ in moves), **arrays)
             return {attempt_id for (attempt_id,) in rows}
-        written: set[AttemptId] = set()
-        for change in groups:
-            rows = await self._session.rows(
-                update("task_attempts", tuple(change.values), _SAME_MOVE, "RETURNING attempt_id"),
-                ids=Uuids(attempt.task_id for attempt in change.rows),
-                attempt_ids=Texts(attempt.attempt_id for attempt in change.rows),
-                expected=expected[change.rows[0].attempt_id],
-                **change.values,
-            )
-            written.update(attempt_id for (attempt_id,) in rows)
-        return written
+        asks = [_move(change, expected[change.rows[0].attempt_id]) for change in groups]
+        return {attempt_id for rows in await self._session.rows_of(*asks) for (attempt_id,) in rows}
+
+
+def _move(change: Change[Attempt], expected: AttemptStatus) -> Ask:
+    which = {
+        "ids": Uuids(attempt.task_id for attempt in change.rows),
+        "attempt_ids": Texts(attempt.attempt_id for attempt in change.rows),
+        "expected": expected,
+    }
+    sql = update("task_attempts", tuple(change.values), _SAME_MOVE, "RETURNING attempt_id")
+    return sql, {**which, **change.values}
 
 
 class PostgresGrants:

@@ -1,11 +1,16 @@
 """Legacy generations: whole-scope copies of what was findable when they were made."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from imgproc_adapters.postgres.arrays import Half, Texts
 from imgproc_adapters.postgres.session import Row, Session, statement
 from imgproc_domain.config import VectorSpace
+from imgproc_domain.context import USABLE
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.migration import Generation
+from imgproc_domain.ports.search import Entry
+from imgproc_domain.vector import Vector
 
 _GENERATION: Final = """
     g.generation_id, g.task_id, g.space_id, g.dimension, g.created_at, g.completed_at,
@@ -60,6 +65,37 @@ _COMPLETE: Final = statement(
     """
 )
 
+# What a generation remembers is compared with what is stored now, row by row: nothing writes to it when a picture, its
+# context or its existence changes. A probe of a key each, whatever the planner thinks of how many entries there are.
+_USABLE: Final = """
+    FROM cache_generations g
+    JOIN cache_generation_entries e ON e.scope_id = g.scope_id AND e.generation_id = g.generation_id
+        AND e.dimension = g.dimension
+    CROSS JOIN LATERAL (
+        SELECT m.storage_key FROM memes m
+        WHERE m.scope_id = %(scope)s AND m.meme_id = e.meme_id AND m.image_sha256 = e.image_sha256
+          AND m.deleted_at IS NULL LIMIT 1
+    ) m
+    CROSS JOIN LATERAL (
+        SELECT c.meme_id FROM meme_contexts c
+        WHERE c.scope_id = %(scope)s AND c.meme_id = e.meme_id AND c.metadata_hash = e.metadata_hash
+          AND c.status = ANY (%(usable)s) LIMIT 1
+    ) c
+    WHERE g.scope_id = %(scope)s AND g.generation_id = %(id)s AND g.completed_at IS NOT NULL
+      AND e.scope_id = %(scope)s AND e.generation_id = %(id)s
+"""
+# Exact, and never by an approximate index: see PostgresSearch.
+_NEAREST: Final = statement(
+    """
+    SELECT e.meme_id, 1 + (e.embedding <#> %(query)s), m.storage_key {usable} AND e.dimension = %(dimension)s
+    ORDER BY (e.embedding <#> %(query)s) + 0, e.meme_id
+    LIMIT %(limit)s
+    """,
+    usable=_USABLE,
+)
+_COUNT: Final = statement("SELECT count(*) {usable}", usable=_USABLE)
+_STATUSES: Final = Texts(sorted(USABLE))
+
 
 class PostgresGenerations:
     def __init__(self, session: Session) -> None:
@@ -91,6 +127,22 @@ class PostgresGenerations:
     async def complete(self, generation_id: GenerationId) -> None:
         if await self._session.run(_COMPLETE, id=generation_id) != 1:
             raise self._session.conflict("a generation to be completed is gone")
+
+    async def nearest(self, generation_id: GenerationId, vector: Vector, limit: int) -> Sequence[Entry]:
+        rows = await self._session.rows(
+            _NEAREST,
+            id=generation_id,
+            query=Half.of(vector),
+            dimension=vector.dimension,
+            usable=_STATUSES,
+            limit=limit,
+        )
+        # rounding may bring the distance of two equal vectors a hair below nothing
+        return [Entry(meme_id, max(0.0, distance), storage_key) for meme_id, distance, storage_key in rows]
+
+    async def usable(self, generation_id: GenerationId) -> int:
+        ((count,),) = await self._session.rows(_COUNT, id=generation_id, usable=_STATUSES)
+        return int(count)
 
     def _generation(self, row: Row) -> Generation:
         generation_id, task_id, space_id, dimension, created_at, completed_at, entries = row

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from sqlalchemy import CheckConstraint, Constraint, ForeignKeyConstraint, PrimaryKeyConstraint, Table
+from sqlalchemy import CheckConstraint, Constraint, ForeignKeyConstraint, Index, PrimaryKeyConstraint, Table
 
 from imgproc_adapters.postgres.invariants_check import SCOPED, Check
 from imgproc_adapters.postgres.tables import METADATA
@@ -74,6 +74,11 @@ def _constraint(table: Table, found: Constraint) -> Mapping[str, object]:
     }
 
 
+def _columns(index: Index) -> list[str]:
+    """Return what an index is of, and behind it what it only carries along."""
+    return [*index.columns.keys(), *(index.dialect_options["postgresql"]["include"] or ())]
+
+
 def _literal(rows: Iterator[Mapping[str, object]]) -> str:
     """Return rows as a literal of JSON within a template whose braces, and whose parameters, stay as they are."""
     text = json.dumps(list(rows)).replace("'", "''")
@@ -86,7 +91,7 @@ _CONSTRAINTS: Final = _literal(
     for found in sorted(table.constraints, key=lambda found: str(found.name))
 )
 _INDEXES: Final = _literal(
-    {"name": index.name, "child": table.name, "uniq": index.unique, "columns": list(index.columns.keys())}
+    {"name": index.name, "child": table.name, "uniq": index.unique, "columns": _columns(index)}
     for table in METADATA.sorted_tables
     for index in sorted(table.indexes, key=lambda index: str(index.name))
 )

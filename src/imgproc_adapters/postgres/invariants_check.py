@@ -53,8 +53,8 @@ class Check:
 
     ``invariant`` is its number in the domain, or ``progress`` for what nobody would ever work on again, or ``rest``
     for what must not be left over. A ``quiescent`` check holds only while nothing runs. A ``warning`` breaks no
-    invariant: somebody is late. One that is not ``scoped`` looks at the whole database in one statement; one
-    ``of_head`` compares it with this version's schema.
+    invariant: somebody is late, or has to know. One that is not ``scoped`` looks at the whole database in one
+    statement; one ``of_head`` looks at what is so in this version's schema alone.
     """
 
     invariant: str

@@ -7,6 +7,7 @@ from imgproc_adapters.postgres.invariants_check import Check
 from imgproc_adapters.postgres.invariants_lanes import LANES
 from imgproc_adapters.postgres.invariants_library import LIBRARY
 from imgproc_adapters.postgres.invariants_permission import PERMISSION
+from imgproc_adapters.postgres.invariants_search import SEARCH
 from imgproc_adapters.postgres.invariants_work import WORK
 
 
@@ -15,4 +16,4 @@ def _place(check: Check) -> tuple[bool, int, str]:
     return (not number.isdigit(), int(number) if number.isdigit() else 0, check.invariant)
 
 
-CHECKS: Final = tuple(sorted((*CATALOG, *WORK, *PERMISSION, *LIBRARY, *LANES), key=_place))
+CHECKS: Final = tuple(sorted((*CATALOG, *WORK, *PERMISSION, *LIBRARY, *SEARCH, *LANES), key=_place))

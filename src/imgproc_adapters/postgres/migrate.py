@@ -23,6 +23,11 @@ from imgproc_domain.errors import ImgprocError
 
 VERSION_TABLE: Final = "imgproc_alembic_version"
 
+_EXTENSIONS: Final = (
+    ("vector", "pgvector", "pgvector 0.8 or newer"),
+    ("btree_gin", "btree_gin", "PostgreSQL's own additional modules (contrib)"),
+)
+
 # any fixed number, the same in every version: whoever migrates holds this lock until its transaction ends
 _LOCK: Final = 0x696D_6770_726F_63
 
@@ -37,14 +42,14 @@ def upgrade(dsn: str) -> None:
     """Create or update the schema, all or nothing. Does nothing if it is current; safe to call at once by several.
 
     Raises:
-        MigrationFailed: pgvector cannot be created, or the database has a revision that this version does not know.
+        MigrationFailed: an extension cannot be created, or the database has a revision that this version does not know.
         DatabaseUnavailable: the database did not answer.
     """
     with _connection(dsn) as connection:
         if _current(connection) != head():
             connection.rollback()
             _lock(connection)
-            _require_vector(connection)
+            _require_extensions(connection)
             _check_known(_current(connection))
             command.upgrade(_config(connection), "head")
             connection.commit()
@@ -112,17 +117,18 @@ def _check_known(revision: str | None) -> None:
         raise MigrationFailed(message)
 
 
-def _require_vector(connection: Connection) -> None:
-    """Make sure of pgvector before anything else, because its absence is what most often goes wrong."""
-    try:
-        with connection.begin_nested():
-            connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
-    except DBAPIError as error:
-        message = (
-            "pgvector is not in this database and could not be created: install pgvector 0.8 or newer on the server"
-            f" and let a superuser run CREATE EXTENSION vector in this database ({error.orig})"
-        )
-        raise MigrationFailed(message) from error
+def _require_extensions(connection: Connection) -> None:
+    """Make sure of extensions before anything else, because their absence is what most often goes wrong."""
+    for name, title, where in _EXTENSIONS:
+        try:
+            with connection.begin_nested():
+                connection.execute(text(f"CREATE EXTENSION IF NOT EXISTS {name}"))
+        except DBAPIError as error:
+            message = (
+                f"{title} is not in this database and could not be created: install {where} on the server"
+                f" and let a superuser run CREATE EXTENSION {name} in this database ({error.orig})"
+            )
+            raise MigrationFailed(message) from error
 
 
 def _scripts() -> ScriptDirectory:

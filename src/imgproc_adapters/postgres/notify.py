@@ -10,7 +10,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from imgproc_adapters.postgres.conninfo import UNBOUNDED, parameters
-from imgproc_adapters.postgres.session import Session, statement
+from imgproc_adapters.postgres.session import Ask, statement
 from imgproc_domain.ports.wakeups import Topic
 
 CHANNEL: Final = "imgproc"
@@ -25,18 +25,17 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresBell:
-    """Collects the topics of one transaction; they are sent once, just before it commits."""
+    """Collects the topics of one transaction; they are sent once, with its COMMIT."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._topics: set[Topic] = set()
 
     async def ring(self, topics: Collection[Topic]) -> None:
         self._topics |= set(topics)
 
-    async def send(self) -> None:
-        if self._topics:
-            await self._session.rows(_NOTIFY, topics=" ".join(sorted(self._topics)))
+    def note(self) -> Ask | None:
+        """Return the statement that sends what was rung; None if nothing was."""
+        return (_NOTIFY, {"topics": " ".join(sorted(self._topics))}) if self._topics else None
 
 
 class PostgresListener:

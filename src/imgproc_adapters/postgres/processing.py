@@ -33,7 +33,7 @@ from imgproc_adapters.postgres.rows import (
     task_state,
 )
 from imgproc_adapters.postgres.session import Session, Sql
-from imgproc_adapters.postgres.stages import changed_stages, save_stages, with_stages
+from imgproc_adapters.postgres.stages import by_id, changed_stages, save_stages, with_stages
 from imgproc_domain.ids import JobId, MemeId, TaskId
 from imgproc_domain.job import Job, JobStatus
 from imgproc_domain.ports.processing import JobPage, PictureVersion, TaskPage
@@ -49,8 +49,8 @@ class PostgresJobs:
 
     async def add(self, jobs: Sequence[Job]) -> None:
         if jobs:
-            await self._session.run(ADD_JOBS, **job_identity(jobs), **job_state(jobs))
-            await self._session.run(ADD_STAGES, **stage_arrays([(j.job_id, s) for j in jobs for s in j.stages]))
+            stages = stage_arrays([(job.job_id, state) for job in jobs for state in job.stages])
+            await self._session.run_all([(ADD_JOBS, job_identity(jobs) | job_state(jobs)), (ADD_STAGES, stages)])
 
     async def get(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
         return await self._jobs(JOBS, ids)
@@ -75,10 +75,8 @@ class PostgresJobs:
         return {job_id for (job_id,) in rows}
 
     async def save(self, jobs: Sequence[Job]) -> None:
-        changed = changed_stages(self._session, jobs)
-        await save(self._session, _JOBS, self._session.read.jobs, jobs)
-        if changed:
-            await save_stages(self._session, changed)
+        session, changed = self._session, changed_stages(self._session, jobs)
+        await session.together(save(session, _JOBS, session.read.jobs, jobs), save_stages(session, changed))
 
     async def page(
         self, after: JobId | None, limit: int, status: JobStatus | None = None, stage: Stage | None = None
@@ -91,8 +89,7 @@ class PostgresJobs:
         return {JobStatus(status): count for status, count in await self._session.rows(COUNTS)}
 
     async def _jobs(self, sql: Sql, ids: Collection[JobId]) -> Mapping[JobId, Job]:
-        rows = await self._session.rows(sql, ids=Uuids(set(ids))) if ids else ()
-        return {job.job_id: job for job in await with_stages(self._session, rows)}
+        return {job.job_id: job for job in await by_id(self._session, sql, ids)}
 
 
 class PostgresTasks:

@@ -157,13 +157,15 @@ class PostgresRetention:
             image_sha256=Texts(key[1].hex for key in visual),
             space_id=Texts(key[2] for key in visual),
         )
-        read = await self._session.run(
-            sql.DELETE_TEXT,
-            ids=Uuids(key[0] for key in text),
-            image_sha256=Texts(key[1].hex for key in text),
-            metadata_hash=Texts(key[2].hex for key in text),
-            space_id=Texts(key[3] for key in text),
-        )
+        keys = {
+            "ids": Uuids(key[0] for key in text),
+            "image_sha256": Texts(key[1].hex for key in text),
+            "metadata_hash": Texts(key[2].hex for key in text),
+            "space_id": Texts(key[3] for key in text),
+        }
+        if text:
+            await self._session.run(sql.DELETE_FINDABLE, **keys)
+        read = await self._session.run(sql.DELETE_TEXT, **keys)
         return {Kind.VISUAL_VECTORS: seen, Kind.TEXT_VECTORS: read}
 
     async def _page(self, found: Sql, after: Id | None, limit: int) -> tuple[list[Id], Id | None]:

@@ -211,3 +211,14 @@ DELETE_TEXT: Final = statement(
       AND v.image_sha256 = n.sha256 AND v.metadata_hash = n.words AND v.embedding_model_version = n.space
     """
 )
+
+# pk_search_vectors, one probe a key
+DELETE_FINDABLE: Final = statement(
+    """
+    DELETE FROM search_vectors v
+    USING unnest(%(ids)s, %(image_sha256)s, %(metadata_hash)s, %(space_id)s) AS n (meme_id, sha256, words, space)
+    WHERE v.scope_id = %(scope)s AND v.meme_id = n.meme_id AND v.meme_id = ANY (%(ids)s)
+      AND v.space_id = n.space AND v.space_id = ANY (%(space_id)s)
+      AND v.image_sha256 = n.sha256 AND v.metadata_hash = n.words
+    """
+)

@@ -11,7 +11,7 @@ from imgproc_adapters.postgres.changes import ERROR, Columns
 from imgproc_adapters.postgres.converter import CONVERTER
 from imgproc_adapters.postgres.session import Row
 from imgproc_domain.attempt import Attempt, AttemptStatus
-from imgproc_domain.claim import Lease
+from imgproc_domain.claim import UNCLAIMED, Lease
 from imgproc_domain.context import Context, ContextStatus, Description, Provenance
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.grant import Grant, GrantStatus
@@ -149,7 +149,7 @@ def job_of(scope: Scope, row: Row, stages: tuple[StageState, ...]) -> Job:
         created_at=row[7],
         updated_at=row[8],
         due_at=row[9],
-        lease=_lease(row[10], row[11], row[12]),
+        lease=_lease(row[10], row[11], row[12]) if row[10] else UNCLAIMED,
         completed_at=row[13],
         error=_error(row[14], row[15]),
         retry_at=row[16],
@@ -341,7 +341,7 @@ def context_of(scope: Scope, row: Row) -> Context:
         meme_id=row[0],
         status=ContextStatus(row[1]),
         revision=row[2],
-        description=_description(row[3]),
+        description=description_of(row[3]),
         provenance=None if row[4] is None else _provenance(row[4]),
         updated_at=row[5],
     )
@@ -349,7 +349,7 @@ def context_of(scope: Scope, row: Row) -> Context:
 
 # A context is read several times on a picture's way through the stages, and a value is as good as its twin.
 @lru_cache(maxsize=1024)
-def _description(stored: str) -> Description:
+def description_of(stored: str) -> Description:
     return CONVERTER.structure(json.loads(stored), Description)
 
 

@@ -27,6 +27,10 @@ MAX_DIMENSION: Final = 3_800
 KEY: Final = Text(collation="C")
 """Keys compare by code point: the order of scopes is Python's, whatever the database's locale."""
 
+MOST_COVERED: Final = 1_100
+COVERED: Final = f"dimension <= {MOST_COVERED}"
+"""True of vectors that fit into an index entry beside their key: a query that says so may read the index alone."""
+
 METADATA: Final = MetaData()
 
 
@@ -65,10 +69,24 @@ def unique(table: str, what: str, *columns: str) -> UniqueConstraint:
     return UniqueConstraint(*columns, name=f"uq_{table}_{what}")
 
 
-def index(table: str, what: str, *columns: str, where: str, unique: bool = False) -> Index:
+def index(
+    table: str,
+    what: str,
+    *columns: str,
+    where: str,
+    unique: bool = False,
+    using: str | None = None,
+    include: Sequence[str] = (),
+) -> Index:
     """A partial index: what is finished never shares an index with what is live."""
-    prefix = "uq" if unique else "ix"
-    return Index(f"{prefix}_{table}_{what}", *columns, unique=unique, postgresql_where=text(where))
+    return Index(
+        f"{'uq' if unique else 'ix'}_{table}_{what}",
+        *columns,
+        unique=unique,
+        postgresql_where=text(where),
+        postgresql_using=using or "btree",
+        postgresql_include=list(include),
+    )
 
 
 def aside(table: str, what: str, *columns: str, where: str) -> Index:

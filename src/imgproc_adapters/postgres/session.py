@@ -1,6 +1,6 @@
 """One connection inside one transaction: runs statements, and raises only the domain's errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import Any, NewType, TypeVar
 
 import psycopg
@@ -21,6 +21,11 @@ Sql = NewType("Sql", bytes)
 
 Row = tuple[Any, ...]
 
+Ask = tuple[Sql, Mapping[str, object]]
+"""A statement with its values."""
+
+_Cursors = Sequence[psycopg.AsyncCursor[Row]]
+
 _E = TypeVar("_E", bound=BaseException)
 
 
@@ -39,6 +44,16 @@ class Read:
     jobs: dict[JobId, Job] = field(factory=dict)
 
 
+@define
+class _Asked:
+    """Statements that wait to be sent with those of others: what `Session.together` runs yields them to it."""
+
+    asks: Sequence[Ask]
+
+    def __await__(self) -> Generator["_Asked", _Cursors, _Cursors]:
+        return (yield self)
+
+
 class Session:
     """What a transaction's stores share. ``params`` always carries ``scope``.
 
@@ -46,11 +61,14 @@ class Session:
     changes.
     """
 
-    def __init__(self, connection: AsyncConnection[Row], scope: Scope) -> None:
+    def __init__(self, connection: AsyncConnection[Row], scope: Scope, begin: Sql | None = None) -> None:
+        """``begin`` travels with the first statement; without it the connection begins its transactions by itself."""
         self.scope = scope
         self.read = Read()
         self._connection = connection
         self._failed: BaseException | None = None
+        self._begin = begin
+        self._gathering = False
 
     def check(self) -> None:
         """Raise the transaction's first error again: after one it is not committed, even if somebody swallowed it."""
@@ -62,20 +80,88 @@ class Session:
         return self._fail(Conflict(message))
 
     async def rows(self, sql: Sql, **params: object) -> Sequence[Row]:
-        return await (await self._execute(sql, params)).fetchall()
+        (cursor,) = await self._ask([(sql, params)])
+        return await cursor.fetchall()
+
+    async def rows_of(self, *asks: Ask) -> list[Sequence[Row]]:
+        """As `rows`, of several statements in one round trip; they run in this order."""
+        return [await cursor.fetchall() for cursor in await self._ask(asks)]
+
+    async def rows_between(self, before: Sql, sql: Sql, after: Sql, **params: object) -> Sequence[Row]:
+        """Run a statement between two others, all in one round trip, and return its rows.
+
+        The others take no values: they change what holds for the rest of the transaction, and change it back.
+        """
+        _, rows, _ = await self._ask([(before, {}), (sql, params), (after, {})])
+        return await rows.fetchall()
 
     async def run(self, sql: Sql, **params: object) -> int:
         """Return the number of rows that were written."""
-        return (await self._execute(sql, params)).rowcount
+        (cursor,) = await self._ask([(sql, params)])
+        return cursor.rowcount
 
-    async def _execute(self, sql: Sql, params: Mapping[str, object]) -> psycopg.AsyncCursor[Row]:
+    async def run_all(self, asks: Sequence[Ask]) -> list[int]:
+        """As `run`, of several statements in one round trip; they run in this order."""
+        return [cursor.rowcount for cursor in await self._ask(asks)] if asks else []
+
+    async def together(self, *works: Coroutine[Any, Any, Any]) -> Any:
+        """Run what waits for nothing but this session; what all of them ask next travels in one round trip.
+
+        The statements that are asked at the same time run in the order of ``works``. Returns their results.
+        """
+        results: list[Any] = [None] * len(works)
+        answers: dict[int, _Cursors | None] = dict.fromkeys(range(len(works)))
+        outer = self._gathering
         try:
-            return await self._connection.execute(sql, {"scope": self.scope, **params}, binary=True)
+            while answers:
+                self._gathering = True
+                asked: dict[int, _Asked] = {}
+                for place, answer in answers.items():
+                    try:
+                        asked[place] = works[place].send(answer)
+                    except StopIteration as ended:
+                        results[place] = ended.value
+                self._gathering = outer
+                cursors = await self._ask([ask for each in asked.values() for ask in each.asks]) if asked else ()
+                begin, answers = 0, {}
+                for place, each in asked.items():
+                    answers[place] = cursors[begin : begin + len(each.asks)]
+                    begin += len(each.asks)
+        finally:
+            self._gathering = outer
+            for work in works:
+                work.close()
+        return results
+
+    async def _ask(self, asks: Sequence[Ask]) -> _Cursors:
+        return await _Asked(asks) if self._gathering else await self._execute(asks)
+
+    async def _execute(self, asks: Sequence[Ask]) -> _Cursors:
+        first: psycopg.Error | None = None
+        cursors: list[psycopg.AsyncCursor[Row]] = []
+        try:
+            if self._begin is None and len(asks) == 1:
+                return [await self._send(*asks[0])]
+            begin, self._begin = self._begin, None
+            async with self._connection.pipeline():
+                try:
+                    if begin is not None:
+                        await self._connection.execute(begin, prepare=False)
+                    cursors.extend([await self._send(*ask) for ask in asks])
+                except psycopg.Error as error:
+                    # the pipeline's end only says that the others were skipped
+                    first = error
         except psycopg.Error as error:
-            known = self._fail(translate(error))
-            if known is error:
-                raise
-            raise known from error
+            first = first or error
+        if first is None:
+            return cursors
+        known = self._fail(translate(first))
+        if known is first:
+            raise first
+        raise known from first
+
+    async def _send(self, sql: Sql, params: Mapping[str, object]) -> psycopg.AsyncCursor[Row]:
+        return await self._connection.execute(sql, {"scope": self.scope, **params}, binary=True)
 
     def _fail(self, error: _E) -> _E:
         self._failed = self._failed or error

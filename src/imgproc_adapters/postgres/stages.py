@@ -1,17 +1,16 @@
 """The stages of jobs."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
 
 from imgproc_adapters.postgres.arrays import Uuids
 from imgproc_adapters.postgres.rows import STAGE, in_order, job_of, stage_arrays, stage_of
-from imgproc_adapters.postgres.session import Row, Session, statement
-from imgproc_domain.ids import JobId, TaskId
+from imgproc_adapters.postgres.session import Row, Session, Sql, statement
+from imgproc_domain.ids import JobId
 from imgproc_domain.job import Job, StageState
 from imgproc_domain.stage import Stage
-from imgproc_domain.values import evolve
 
 _STAGES: Final = statement(
     "SELECT {stage} FROM image_processing_stages s WHERE s.scope_id = %(scope)s AND s.job_id = ANY (%(ids)s)",
@@ -48,10 +47,20 @@ _SAVE_STAGES: Final = statement(
 
 async def with_stages(session: Session, rows: Sequence[Row]) -> list[Job]:
     """Complete rows of jobs, which are locked where that matters, by their stages as they are now."""
-    if not rows:
+    return _completed(session, rows, await session.rows(_STAGES, ids=Uuids(row[0] for row in rows))) if rows else []
+
+
+async def by_id(session: Session, sql: Sql, ids: Collection[JobId]) -> list[Job]:
+    """Return the jobs that a statement reads, and locks where it does, and then their stages."""
+    if not ids:
         return []
-    stages: dict[UUID, dict[Stage, StageState]] = {row[0]: {} for row in rows}
-    for row in await session.rows(_STAGES, ids=Uuids(stages)):
+    wanted = {"ids": Uuids(set(ids))}
+    return _completed(session, *await session.rows_of((sql, wanted), (_STAGES, wanted)))
+
+
+def _completed(session: Session, rows: Sequence[Row], stage_rows: Sequence[Row]) -> list[Job]:
+    stages: dict[UUID, dict[Stage, StageState]] = defaultdict(dict)
+    for row in stage_rows:
         state = stage_of(row)
         stages[row[0]][state.stage] = state
     read = [job_of(session.scope, row, in_order(stages[row[0]])) for row in rows]
@@ -71,21 +80,25 @@ def changed_stages(session: Session, jobs: Sequence[Job]) -> list[tuple[JobId, S
 
 async def save_stages(session: Session, pairs: Sequence[tuple[JobId, StageState]]) -> None:
     """Write stages of jobs that this transaction has locked, each way in which some change by one statement."""
-    groups: dict[StageState, list[tuple[JobId, TaskId | None]]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[tuple[JobId, StageState]]] = defaultdict(list)
     for job_id, state in pairs:
-        groups[evolve(state, task_id=None)].append((job_id, state.task_id))
+        groups[state.stage, state.status, state.reused, state.error, state.retry_at].append((job_id, state))
     if len(groups) > _MOST:
         await session.run(_SAVE_STAGES, **stage_arrays(pairs))
         return
-    for state, rows in groups.items():
-        await session.run(
-            _SAVE_ALIKE,
-            ids=Uuids(job_id for job_id, _ in rows),
-            task_id=Uuids(task_id for _, task_id in rows),
-            stage=state.stage,
-            status=state.status,
-            reused=state.reused,
-            retry_at=state.retry_at,
-            error_code=state.error.code if state.error else None,
-            error_message=state.error.message if state.error else None,
-        )
+    await session.run_all([(_SAVE_ALIKE, _alike(rows)) for rows in groups.values()])
+
+
+def _alike(rows: Sequence[tuple[JobId, StageState]]) -> dict[str, object]:
+    """Return the values of stages that differ in their tasks alone."""
+    state = rows[0][1]
+    return {
+        "ids": Uuids(job_id for job_id, _ in rows),
+        "task_id": Uuids(each.task_id for _, each in rows),
+        "stage": state.stage,
+        "status": state.status,
+        "reused": state.reused,
+        "retry_at": state.retry_at,
+        "error_code": state.error.code if state.error else None,
+        "error_message": state.error.message if state.error else None,
+    }

@@ -1,11 +1,13 @@
 """Tables of what people keep and find: pictures, contexts, vectors, and which vectors may be found."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Integer, Table, Text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 from imgproc_adapters.postgres.schema import (
+    COVERED,
     MAX_DIMENSION,
     METADATA,
     belongs_to_scope,
@@ -125,13 +127,23 @@ search_vectors: Final = Table(
     key("metadata_hash"),
     Column("dimension", Integer, nullable=False),
     embedding(),
+    # NULL is not known yet: such a row is found by meaning alone
+    Column("words", TSVECTOR),
     primary("search_vectors", "scope_id", "space_id", "meme_id"),
     refers("search_vectors", "meme_id", "memes"),
     sha256_check("search_vectors", "image_sha256"),
     sha256_check("search_vectors", "metadata_hash"),
     vector_check("search_vectors"),
+    index("search_vectors", "words", "scope_id", "words", where="words IS NOT NULL", using="gin"),
+    # an exact search reads this index alone, in which a scope's vectors lie side by side
+    index("search_vectors", "near", "scope_id", "space_id", "meme_id", where=COVERED, include=["embedding"]),
     postgresql_with=_CHURNING,
 )
+
+
+def _space(side: str) -> Sequence[Column[Any]]:
+    return key(f"{side}_space_id", nullable=True), Column(f"{side}_dimension", Integer)
+
 
 search_migrations: Final = Table(
     "search_migrations",
@@ -140,10 +152,15 @@ search_migrations: Final = Table(
     Column("mode", Text, nullable=False),
     Column("epoch", Integer, nullable=False),
     time("updated_at"),
+    *_space("serving"),
+    *_space("filling"),
     primary("search_migrations", "scope_id"),
     belongs_to_scope("search_migrations"),
     check("search_migrations", "mode", f"mode {one_of(SearchMode)}"),
     check("search_migrations", "epoch", "epoch >= 1"),
+    check("search_migrations", "serving", "(serving_space_id IS NULL) = (serving_dimension IS NULL)"),
+    check("search_migrations", "filling", "(filling_space_id IS NULL) = (filling_dimension IS NULL)"),
+    check("search_migrations", "spaces", "filling_space_id IS NULL OR filling_space_id <> serving_space_id"),
 )
 
 embedding_spaces: Final = Table(

@@ -21,8 +21,11 @@ from imgproc_adapters.postgres.notify import PostgresBell
 from imgproc_adapters.postgres.pool import checked_out
 from imgproc_adapters.postgres.processing import PostgresJobs, PostgresTasks
 from imgproc_adapters.postgres.retention import PostgresRetention
-from imgproc_adapters.postgres.session import Session, statement
-from imgproc_adapters.postgres.vectors import PostgresProducts, PostgresSearch
+from imgproc_adapters.postgres.search import PostgresSearch, SearchMemory
+from imgproc_adapters.postgres.search_state import PostgresMigration
+from imgproc_adapters.postgres.session import Ask, Session, statement
+from imgproc_adapters.postgres.similar import PostgresSimilar
+from imgproc_adapters.postgres.vectors import PostgresProducts
 from imgproc_domain.migration import SearchState
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
@@ -37,13 +40,15 @@ _REGISTER: Final = statement(
     VALUES (%(scope)s, %(mode)s, %(epoch)s, statement_timestamp()) ON CONFLICT DO NOTHING
     """
 )
+_BEGIN: Final = statement("BEGIN ISOLATION LEVEL READ COMMITTED")
+_COMMIT: Final = statement("COMMIT")
 _NOW: Final = statement("SELECT statement_timestamp()")
 
 
 class PostgresTransaction:
     """The stores of one scope over one connection."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, memory: SearchMemory | None = None) -> None:
         self._session = session
         self.memes = PostgresMemes(session)
         self.contexts = PostgresContexts(session)
@@ -57,11 +62,14 @@ class PostgresTransaction:
         self.releases = PostgresReleases(session)
         self.slots = PostgresSlots(session)
         self.evidence = PostgresEvidence(session)
-        self.search = PostgresSearch(session)
+        self.search = PostgresSearch(session, memory)
+        self.similar = PostgresSimilar(session)
         self.generations = PostgresGenerations(session)
+        self.migration = PostgresMigration(session)
         self.configuration = PostgresConfiguration(session)
         self.retention = PostgresRetention(session)
-        self.bell = PostgresBell(session)
+        self.bell = PostgresBell()
+        self.together = session.together
 
     @property
     def scope(self) -> Scope:
@@ -78,21 +86,22 @@ class PostgresUnitOfWork:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._registered: set[Scope] = set()
+        self._memory = SearchMemory()
 
     @asynccontextmanager
     async def begin(self, scope: Scope) -> AsyncIterator[Transaction]:
-        async with checked_out(self._engine) as connection:
+        # psycopg's own BEGIN would be a round trip
+        async with checked_out(self._engine, autocommit=True) as connection:
             await self._register(connection, scope)
-            session = Session(connection, scope)
-            transaction = PostgresTransaction(session)
+            session = Session(connection, scope, _BEGIN)
+            transaction = PostgresTransaction(session, self._memory)
             try:
                 yield transaction
                 session.check()
-                await transaction.bell.send()
             except BaseException:
                 await _roll_back(connection)
                 raise
-            await _commit(connection)
+            await _commit(connection, transaction.bell.note())
 
     async def _register(self, connection: AsyncConnection[Any], scope: Scope) -> None:
         """Make the scope's own rows, once a process and in a transaction of their own: nobody waits for them long."""
@@ -100,13 +109,18 @@ class PostgresUnitOfWork:
             values = {"scope": scope, "mode": _NEW.mode, "epoch": _NEW.epoch}
             with translated():
                 await connection.execute(_REGISTER, values)
-                await connection.commit()
             self._registered.add(scope)
 
 
-async def _commit(connection: AsyncConnection[Any]) -> None:
+async def _commit(connection: AsyncConnection[Any], note: Ask | None) -> None:
     try:
-        await connection.commit()
+        if note is None:
+            await connection.commit()
+        else:
+            async with connection.pipeline():
+                await connection.execute(*note)
+                # not `commit`, which waits for an answer of its own
+                await connection.execute(_COMMIT, prepare=False)
     except psycopg.Error as error:
         known = translate_commit(error)
         if known is error:

@@ -20,6 +20,7 @@ from imgproc_domain.scope import LOCAL, Scope
 from imgproc_domain.stage import TASK_TYPE_OF, ReverseImagePolicy, Stage, TaskType
 from imgproc_domain.task import Target, Task, TaskStatus
 from imgproc_domain.vector import Vector
+from imgproc_domain.words import Words, words_of
 
 LONG_AGO: Final = datetime(2024, 1, 1, tzinfo=UTC)
 """Before the present of every clock, so that what is made by default is due and available."""
@@ -196,6 +197,10 @@ def vector(*components: float, dimension: int = 8) -> Vector:
 def make_text_product(meme: Meme, context: Context, made: Vector, space: VectorSpace) -> TextProduct:
     assert context.metadata_hash is not None, "a context without embeddable text has no vector"
     return TextProduct(meme.meme_id, meme.picture.sha256, context.metadata_hash, space.id, made)
+
+
+def make_words(*pairs: tuple[Meme, Context]) -> dict[MemeId, Words]:
+    return {meme.meme_id: words_of(context.description, meme.filename) for meme, context in pairs}
 
 
 def make_visual_product(meme: Meme, made: Vector, space: VectorSpace) -> VisualProduct:

@@ -11,7 +11,10 @@ from imgproc_domain.scope import Scope
 
 
 class NameBlobs:
-    """Paths lead nowhere; digests and sizes are true."""
+    """Paths lead nowhere; digests and sizes are true. What was not removed is there."""
+
+    def __init__(self) -> None:
+        self._removed: set[tuple[Scope, str]] = set()
 
     async def stage(self, chunks: AsyncIterator[bytes], limit: int) -> Staged:
         digest, size = hashlib.sha256(), 0
@@ -22,7 +25,8 @@ class NameBlobs:
             digest.update(chunk)
         return Staged(Path("/nowhere") / digest.hexdigest(), Sha256(digest.hexdigest()), size)
 
-    async def keep(self, scope: Scope, staged: Staged) -> str:  # noqa: ARG002 - the port's signature
+    async def keep(self, scope: Scope, staged: Staged) -> str:
+        self._removed.discard((scope, staged.sha256.hex))
         return staged.sha256.hex
 
     async def discard(self, staged: Staged) -> None: ...
@@ -30,4 +34,8 @@ class NameBlobs:
     def path(self, scope: Scope, storage_key: str) -> Path:
         return Path("/nowhere") / scope / storage_key
 
-    async def remove(self, scope: Scope, storage_key: str) -> None: ...
+    async def has(self, scope: Scope, storage_key: str) -> bool:
+        return (scope, storage_key) not in self._removed
+
+    async def remove(self, scope: Scope, storage_key: str) -> None:
+        self._removed.add((scope, storage_key))

@@ -55,6 +55,6 @@ def memory_view(store: MemoryStore, scope: Scope, now: datetime) -> View:
         slots=list(store.rows(schema.SLOTS, scope).values()),
         visual=list(store.rows(schema.VISUAL, scope).values()),
         text=list(store.rows(schema.TEXT, scope).values()),
-        findable=list(store.rows(schema.FINDABLE, scope).values()),
+        findable=[row.product for row in store.rows(schema.FINDABLE, scope).values()],
         attested=[r.attempt_id for r in store.rows(schema.RESOLUTIONS, scope).values() if r.resolution.attested],
     )

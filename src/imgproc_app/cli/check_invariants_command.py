@@ -32,7 +32,7 @@ def command(session: Session, scopes: Sequence[str], *, quiescent: bool, limit: 
     """Check by SQL that the stored rows keep every promise of the domain, in one snapshot a scope.
 
     Safe while others work: it reads, locks nothing and writes nothing. Without --scope all scopes are checked. What is
-    merely late is a warning.
+    merely late, or only has to be known, is a warning.
 
     Exit code 1 if an invariant is broken.
     """
@@ -103,7 +103,7 @@ def _found(result: Result) -> str:
         return "skipped"
     if not result.violations:
         return "ok"
-    return f"{result.violations} late" if result.warning else str(result.violations)
+    return f"{result.violations} to know" if result.warning else str(result.violations)
 
 
 def _summary(report: Report) -> str:

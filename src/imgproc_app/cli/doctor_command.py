@@ -51,6 +51,6 @@ def _print(session: Session, check: Check) -> None:
         return
     mark, style = _MARK[check.verdict]
     session.output.out.print(f"{mark:>4}", style=style, end="  ")
-    session.output.out.print(f"{check.name:<15} {one_line(check.found, _LONGEST)}", soft_wrap=True)
+    session.output.out.print(f"{check.name:<17} {one_line(check.found, _LONGEST)}", soft_wrap=True)
     if check.fix:
         session.output.out.print(f"{'':>6}to fix: {check.fix}", style="cyan", soft_wrap=True)

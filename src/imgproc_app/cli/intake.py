@@ -140,7 +140,7 @@ class Intake:
     async def _one(self, path: Path) -> Item:
         try:
             result = await _patiently(
-                lambda: upload(self.deployment, self.scope, path.name, _chunks(path), self.policy or _FOR_NEW)
+                lambda: upload(self.deployment, self.scope, path.name, chunks_of(path), self.policy or _FOR_NEW)
             )
         except (PictureRejected, OperationDenied, _Unreadable) as error:
             return Item(path, Outcome.REJECTED, None, error.code, error.message)
@@ -168,7 +168,8 @@ def _present(path: Path, answer: object, *, other: bool) -> Item | None:
             return None
 
 
-async def _chunks(path: Path) -> AsyncIterator[bytes]:
+async def chunks_of(path: Path) -> AsyncIterator[bytes]:
+    """Yield a file's bytes; raises an `ImgprocError` with the code ``unreadable`` if that cannot be done."""
     try:
         file: IO[bytes] = await asyncio.to_thread(path.open, "rb")
     except OSError as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 import click
@@ -10,12 +10,11 @@ from attrs import define, field, frozen
 from rich.status import Status
 
 from imgproc_adapters.blobs.old import LocalOldBlobs
-from imgproc_adapters.postgres.scopes import each_scope
 from imgproc_app.cli.opening import opened
 from imgproc_app.cli.output import table_of
+from imgproc_app.cli.scopes import each_wanted
 from imgproc_app.cli.session import Session, run
 from imgproc_app.lifecycle import Runtime
-from imgproc_domain.errors import InvalidValue
 from imgproc_domain.retention import Kind, parse_age
 from imgproc_domain.scope import Scope, parse_scope
 from imgproc_domain.usecases.prune import BATCH, MOST, Pruning, prune
@@ -79,7 +78,7 @@ async def _prune(call: _Call) -> int:
         with Status("looking for old history", console=output.err) as status:
             if not output.live:
                 status.stop()
-            async for scope in _each_wanted(runtime, call.scopes):
+            async for scope in each_wanted(runtime, call.scopes):
                 await _one(call, runtime, scope, total, status)
     if output.as_json:
         output.document(_document(call, total))
@@ -96,19 +95,6 @@ async def _one(call: _Call, runtime: Runtime, scope: Scope, total: _Total, statu
             status.update(f"scope {scope}: {sum(total.counts.values())} rows and files so far")
             await asyncio.sleep(call.pause)
     total.scopes += 1
-
-
-async def _each_wanted(runtime: Runtime, scopes: Sequence[Scope]) -> AsyncIterator[Scope]:
-    known = {scope async for scope in each_scope(runtime.engine)} if scopes else set()
-    for scope in scopes:
-        if scope not in known:
-            raise InvalidValue(f"there is no scope {scope}")
-    if scopes:
-        for scope in scopes:
-            yield scope
-        return
-    async for scope in each_scope(runtime.engine):
-        yield scope
 
 
 def _document(call: _Call, total: _Total) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""``imgproc search``: find pictures by what they mean."""
+"""``imgproc search``: find pictures by what they mean, and by their words."""
 
 import asyncio
 from typing import Final
@@ -11,7 +11,7 @@ from imgproc_app.cli.program import demo_hint
 from imgproc_app.cli.session import Session, run
 from imgproc_app.lifecycle import Runtime
 from imgproc_domain.errors import CacheNotReady
-from imgproc_domain.search import MAX_RESULTS, Answer, Query, parse_query
+from imgproc_domain.search import MAX_OFFSET, MAX_RESULTS, Answer, Query, Ranking, parse_query
 from imgproc_domain.usecases.search import search
 from imgproc_domain.usecases.views import get_images
 
@@ -21,11 +21,19 @@ _SOON: Final = 1.0
 @click.command("search")
 @click.argument("text", nargs=-1, required=True)
 @click.option("-n", "--number", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True)
+@click.option("--skip", type=click.IntRange(0, MAX_OFFSET), default=0, help="Begin behind so many results.")
+@click.option(
+    "--mode",
+    type=click.Choice([ranking.value for ranking in Ranking]),
+    default=Ranking.HYBRID.value,
+    show_default=True,
+    help="Rank by meaning and words, or by meaning alone.",
+)
 @click.option("--min-score", type=click.FloatRange(-1.0, 1.0), help="Leave out pictures that score less (-1 to 1).")
 @click.pass_obj
-def command(session: Session, text: tuple[str, ...], number: int, min_score: float | None) -> int:
-    """Find pictures by describing what they mean, in Chinese or English."""
-    query = parse_query(" ".join(text), number, min_score)
+def command(session: Session, text: tuple[str, ...], number: int, skip: int, mode: str, min_score: float | None) -> int:
+    """Find pictures by describing what they mean, or by their words, in Chinese or English."""
+    query = parse_query(" ".join(text), number, min_score, Ranking(mode), skip)
     return run(lambda: _search(session, query))
 
 
@@ -38,6 +46,7 @@ async def _search(session: Session, query: Query) -> int:
     results = [
         {
             "score": round(hit.score, 4),
+            "matched": list(hit.matched),
             "filename": view.meme.filename,
             "title": view.products.context.description.title if view.products.context else "",
             "meme_id": hit.meme_id,
@@ -46,17 +55,32 @@ async def _search(session: Session, query: Query) -> int:
     ]
     coverage = answer.coverage
     if session.output.as_json:
-        document = {"query": query.text, "source": answer.source.value, "epoch": answer.epoch, "results": results}
-        session.output.document({**document, "coverage": {"searchable": coverage.searchable, "total": coverage.total}})
+        session.output.document(
+            {
+                "query": query.text,
+                "source": answer.source.value,
+                "epoch": answer.epoch,
+                "mode": answer.ranking.value,
+                "results": results,
+                "next_offset": answer.next_offset,
+                "coverage": {"searchable": coverage.searchable, "total": coverage.total},
+            }
+        )
         return 0
     rows = [
-        (f"{hit.score:.3f}", view.meme.filename, one_line(str(result["title"]), 80), str(hit.meme_id))
+        (
+            f"{hit.score:.3f}",
+            view.meme.filename,
+            one_line(str(result["title"]), 80),
+            ", ".join(hit.matched).replace("_", " "),
+            str(hit.meme_id),
+        )
         for (hit, view), result in zip(found, results, strict=True)
     ]
     if rows:
-        session.output.table(table_of("", ("score", "file", "title", "meme id"), rows, right=["score"]))
+        session.output.table(table_of("", ("score", "file", "title", "matched", "meme id"), rows, right=["score"]))
     else:
-        session.output.say("nothing scores high enough")
+        session.output.say("no more pictures" if query.offset else "nothing scores high enough")
     if coverage.searchable < coverage.total:
         session.output.note(f"{coverage.searchable} of {coverage.total} pictures can be found so far")
     return 0

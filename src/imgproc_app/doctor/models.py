@@ -8,11 +8,11 @@ from typing import Final
 from PIL import Image
 
 from imgproc_adapters.models.host import ModelCallFailed
-from imgproc_adapters.models.local import LocalModels
+from imgproc_adapters.models.local import LocalModels, LocalTextModel
 from imgproc_app.cli.problems import in_words
 from imgproc_app.doctor.check import Check, failed, ok
-from imgproc_app.lifecycle import model_setup
-from imgproc_app.settings import Settings
+from imgproc_app.lifecycle import local_models
+from imgproc_app.settings import Settings, names_in
 from imgproc_domain.config import VectorSpace
 from imgproc_domain.errors import ImgprocError
 from imgproc_domain.ids import AttemptId
@@ -23,49 +23,58 @@ from imgproc_domain.vector import Vector
 _FIX: Final = "pip install 'imgproc[local]', or see the message"
 _NAMES: Final = ("decoder", "visual model", "agent", "text model")
 
+_Trial = Callable[[str], Awaitable[Check]]
+"""Makes something, and says what came of it under the name that it is given."""
+
 
 async def examine_models(settings: Settings) -> AsyncIterator[Check]:
+    names = [*_NAMES, *(f"text model {name}" for name in names_in(settings.more_text_models))]
     try:
-        models = LocalModels.create(model_setup(settings))
+        models = local_models(settings)
     except (ImportError, OSError, ImgprocError) as error:
-        for name in _NAMES:
+        for name in names:
             yield failed(name, in_words(error), _FIX)
         return
     try:
         with tempfile.TemporaryDirectory() as folder:
             picture = Path(folder) / "check.png"
             Image.new("RGB", (64, 48), (200, 120, 40)).save(picture)
-            for name, trial in zip(_NAMES, _trials(models, picture), strict=True):
+            for name, trial in zip(names, _trials(models, picture), strict=True):
                 yield await _tried(name, trial)
     finally:
         await models.close()
 
 
-def _trials(models: LocalModels, picture: Path) -> tuple[Callable[[], Awaitable[Check]], ...]:
-    async def decoder() -> Check:
+def _trials(models: LocalModels, picture: Path) -> tuple[_Trial, ...]:
+    async def decoder(name: str) -> Check:
         info = await models.decoder.probe(picture)
-        return ok("decoder", f"reads {info.media_type}")
+        return ok(name, f"reads {info.media_type}")
 
-    async def visual() -> Check:
+    async def visual(name: str) -> Check:
         (answer,) = await models.visual.embed([picture])
-        return _of_vector("visual model", answer, models.visual.space)
+        return _of_vector(name, answer, models.visual.space)
 
-    async def agent() -> Check:
+    async def agent(name: str) -> Check:
         call = AgentCall(AttemptId("check"), "check", "check", picture, ReverseImagePolicy.FORBID)
         answer = await models.agent.describe(call)
         if isinstance(answer, AgentAnswer):
-            return ok("agent", models.agent.fingerprint)
-        return failed("agent", answer.diagnosis.message, _FIX)
+            return ok(name, models.agent.fingerprint)
+        return failed(name, answer.diagnosis.message, _FIX)
 
-    async def text() -> Check:
-        return _of_vector("text model", await models.text.embed_query("a cat · 一只猫"), models.text.space)
-
-    return decoder, visual, agent, text
+    texts = (_text_trial(model) for model in (models.text, *models.more_text))
+    return decoder, visual, agent, *texts
 
 
-async def _tried(name: str, trial: Callable[[], Awaitable[Check]]) -> Check:
+def _text_trial(model: LocalTextModel) -> _Trial:
+    async def trial(name: str) -> Check:
+        return _of_vector(name, await model.embed_query("a cat · 一只猫"), model.space)
+
+    return trial
+
+
+async def _tried(name: str, trial: _Trial) -> Check:
     try:
-        return await trial()
+        return await trial(name)
     except (ModelCallFailed, ImgprocError, OSError) as error:
         # a process that cannot even be started is the system's word
         return failed(name, in_words(error), _FIX)

@@ -49,6 +49,13 @@ class BlobStore(Protocol):
         """
         ...
 
+    async def has(self, scope: Scope, storage_key: str) -> bool:
+        """Whether the bytes are where `path` says, as a file that is no link.
+
+        Raises `InvalidValue` for a key that the store did not make.
+        """
+        ...
+
     async def remove(self, scope: Scope, storage_key: str) -> None:
         """Delete the bytes; missing ones are no error."""
         ...

@@ -124,7 +124,7 @@ class RetentionStore(Protocol):
         ...
 
     async def delete_vectors(self, visual: Collection[VisualKey], text: Collection[TextKey]) -> Mapping[Kind, int]:
-        """Delete vectors of memes that this transaction has locked; none of them can be found by a search."""
+        """Delete vectors of memes that this transaction has locked; what of them could be found cannot any more."""
         ...
 
 

@@ -1,40 +1,68 @@
 """What may be found now."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
+
+from attrs import frozen
 
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.migration import Generation, SearchState
 from imgproc_domain.product import TextProduct
-from imgproc_domain.search import Neighbour
+from imgproc_domain.search import Coverage, Neighbour, WordMatch
 from imgproc_domain.vector import Vector
+from imgproc_domain.words import Words
+
+
+@frozen
+class Entry:
+    """An entry of a generation that may still be found, its cosine distance (0..2), and where its picture lies."""
+
+    meme_id: MemeId
+    distance: float
+    storage_key: str
 
 
 class SearchStore(Protocol):
     """At most one findable vector of a meme and space. Whoever writes here holds the meme's lock."""
 
-    async def publish(self, products: Sequence[TextProduct]) -> None:
-        """Make these vectors the findable ones of their memes, in place of any earlier one of the same space."""
+    async def publish(self, products: Sequence[TextProduct], words: Mapping[MemeId, Words]) -> None:
+        """Make these vectors the findable ones of their memes, in place of any earlier one of the same space.
+
+        ``words`` has an entry a meme: the words of its present context and file name. A scope that serves no space
+        yet serves the first product's from now on.
+        """
         ...
 
     async def refresh(self, meme_ids: Collection[MemeId]) -> None:
         """Bring the findable vectors of these memes into line with what is stored now (I14), in every space.
 
-        Called in the transaction that changed a picture, a context or a meme's existence. A vector stays, or comes
-        back from the history of text vectors, exactly if the meme exists, its context is ``partial`` or ``ready``, and
-        picture and metadata hash are the vector's; any other stops being findable.
+        Called in the transaction that changed a picture, a context, a file name or a meme's existence. A vector stays,
+        or comes back from the history of text vectors, exactly if the meme exists, its context is ``partial`` or
+        ``ready``, and picture and metadata hash are the vector's; any other stops being findable. The words of those
+        that stay are those of the present context and file name.
         """
         ...
 
     async def nearest(self, space_id: str, vector: Vector, limit: int) -> Sequence[Neighbour]:
         """Return the ``limit`` findable memes nearest to ``vector``, by cosine distance, then by id.
 
-        Exact: never a short page while more findable memes exist.
+        Never a short page while more findable memes exist, and the same order for every ``limit``. An approximate
+        index may miss a few of the first: those come behind what it found.
         """
         ...
 
-    async def searchable(self, space_id: str) -> int:
-        """Count the findable memes of a space."""
+    async def worded(self, space_id: str, vector: Vector, words: Sequence[str], limit: int) -> Sequence[WordMatch]:
+        """Return the ``limit`` findable memes that have most of a query's ``words``, of which there is one or more.
+
+        Best share first, then those with fewer words of their own, then by id. A share under `LEAST_SHARE` is none.
+        """
+        ...
+
+    async def coverage(self, space_id: str) -> Coverage:
+        """Count the findable memes of a space and the live memes of the scope.
+
+        In a scope with many memes the numbers may be a few seconds old.
+        """
         ...
 
     async def state(self) -> SearchState:
@@ -43,7 +71,11 @@ class SearchStore(Protocol):
 
 
 class GenerationStore(Protocol):
-    """Legacy generations: whole-scope copies that never touch what incremental search can find."""
+    """Legacy generations: whole-scope copies that never touch what incremental search can find.
+
+    An entry is *usable* if its meme exists, picture and metadata hash are the entry's, the context is ``partial`` or
+    ``ready``, and its vector has the dimension of the generation's space.
+    """
 
     async def of_task(self, task_id: TaskId) -> Generation | None:
         """Return the generation that this task began, with the number of its entries."""
@@ -66,4 +98,15 @@ class GenerationStore(Protocol):
 
     async def complete(self, generation_id: GenerationId) -> None:
         """Make the generation readable, at the database's clock."""
+        ...
+
+    async def nearest(self, generation_id: GenerationId, vector: Vector, limit: int) -> Sequence[Entry]:
+        """Return the ``limit`` usable entries of a complete generation nearest to ``vector``, by distance, then by id.
+
+        Exact. A vector of another dimension than the generation's finds nothing.
+        """
+        ...
+
+    async def usable(self, generation_id: GenerationId) -> int:
+        """Count the usable entries of a complete generation."""
         ...

@@ -7,6 +7,7 @@ from typing import assert_never
 from attrs import Factory, define, frozen
 
 from imgproc_domain import job as jobs
+from imgproc_domain.attempt import Attempt
 from imgproc_domain.claim import drop
 from imgproc_domain.config import ProcessingConfig
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
@@ -37,7 +38,6 @@ from imgproc_domain.stage import TASK_TYPE_OF, ReverseImagePolicy, Stage
 from imgproc_domain.task import Target, Task, TaskStatus
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.permission import acquire_now
-from imgproc_domain.validity import first_stale_stage
 from imgproc_domain.values import evolve
 
 
@@ -60,6 +60,7 @@ class Plan:
     jobs: dict[JobId, Job] = Factory(dict)
     fresh: set[JobId] = Factory(set)
     tasks: list[Task] = Factory(list)
+    attempts: list[Attempt] = Factory(list)
     grants: list[Grant] = Factory(list)
     releases: list[Release] = Factory(list)
     topics: set[Topic] = Factory(set)
@@ -70,7 +71,7 @@ class Plan:
 
         The write ends any claim on the job: a reconciler that still holds one finds it gone.
         """
-        self.jobs[after.job_id] = evolve(after, lease=drop(after.lease))
+        self.jobs[after.job_id] = after if after.lease.owner is None else evolve(after, lease=drop(after.lease))
         if _forfeits(before, after):
             request = agent_request(after)
             self.releases.append(Release(request.operation, request.logical_request_key, None, now))
@@ -137,16 +138,12 @@ async def gather_facts(
 ) -> list[Facts]:
     """Read what `reconcile` decides on, with one statement a kind however many jobs there are."""
     meme_ids = {job.meme_id for job in due}
-    products = await tx.products.stamps(meme_ids)
-    live = {_work_of(task) for task in await tx.tasks.busy(meme_ids)}
-    config = await deployment.decides_with(tx)
-    facts = []
-    for job in due:
-        stored = products[job.meme_id]
-        stale = first_stale_stage(job.image_sha256, config, job.reverse_image_policy, stored)
-        busy = (job.meme_id, str(job.image_sha256), stale) in live
-        facts.append(Facts(job, memes.get(job.meme_id), stored, busy, config))
-    return facts
+    products, busy, config = await tx.together(
+        tx.products.stamps(meme_ids), tx.tasks.busy(meme_ids), deployment.decides_with(tx)
+    )
+    live = {_work_of(task) for task in busy}
+    facts = (Facts(job, memes.get(job.meme_id), products[job.meme_id], busy=False, config=config) for job in due)
+    return [evolve(each, busy=True) if live and _wanted(each) in live else each for each in facts]
 
 
 async def advance(
@@ -192,22 +189,21 @@ async def extend(
 
 
 async def write(tx: Transaction, plan: Plan) -> None:
-    """Write a plan: jobs that end before those that follow them, tasks before the grants that name them."""
+    """Write a plan: jobs that end before those that follow them, tasks before what names them."""
     ended = [job for job in plan.jobs.values() if not job.live and job.job_id not in plan.fresh]
     going = [job for job in plan.jobs.values() if job.live and job.job_id not in plan.fresh]
     fresh = [job for job in plan.jobs.values() if job.job_id in plan.fresh]
     if ended:
         await tx.jobs.save(ended)
-    if fresh:
-        await tx.jobs.add(fresh)
-    if plan.tasks:
-        await tx.tasks.add(plan.tasks)
-    if plan.grants:
-        await tx.grants.add(plan.grants)
+    await tx.together(
+        tx.jobs.add(fresh),
+        tx.tasks.add(plan.tasks),
+        tx.attempts.add(plan.attempts),
+        tx.grants.add(plan.grants),
+        tx.jobs.save(going),
+    )
     if plan.releases:
         await tx.releases.add(plan.releases)
-    if going:
-        await tx.jobs.save(going)
     waiting = {Topic(task.task_type.value) for task in plan.tasks if task.status is TaskStatus.QUEUED}
     if topics := plan.topics | waiting:
         await tx.bell.ring(topics)
@@ -323,7 +319,12 @@ def _forfeits(before: Job, after: Job) -> bool:
     return before.lease.generation > 0 and undecided and decided and agent.task_id is None
 
 
-def _work_of(task: Task) -> tuple[MemeId, str, Stage] | None:
-    if task.target is None or task.stage is None:
-        return None
-    return (task.target.meme_id, str(task.target.image_sha256), task.stage)
+_Work = tuple[MemeId, Sha256, Stage | None]
+
+
+def _work_of(task: Task) -> _Work | None:
+    return (task.target.meme_id, task.target.image_sha256, task.stage) if task.target else None
+
+
+def _wanted(facts: Facts) -> _Work:
+    return (facts.job.meme_id, facts.job.image_sha256, facts.stale)

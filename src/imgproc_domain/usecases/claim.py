@@ -129,12 +129,14 @@ async def _bind(
     """Give each claimed leaf task its attempt: a new one, or the one that an earlier claim left."""
     targets = [task.target for task in tasks if task.target]
     meme_ids = {target.meme_id for target in targets}
-    memes = await tx.memes.get(meme_ids)
-    contexts = await tx.contexts.get(meme_ids) if task_type is not TaskType.VISUAL else {}
-    owners = await tx.jobs.live({target.job_id for target in targets})
-    grants = await tx.grants.get([task.grant_id for task in tasks if task.grant_id])
-    last = await tx.attempts.last([task.task_id for task in tasks])
-    read = _Read(memes, contexts, owners, grants, await tx.now(), begun)
+    memes, contexts, owners, grants, last = await tx.together(
+        tx.memes.get(meme_ids),
+        tx.contexts.get(meme_ids if task_type is not TaskType.VISUAL else ()),
+        tx.jobs.live({target.job_id for target in targets}),
+        tx.grants.get([task.grant_id for task in tasks if task.grant_id]),
+        tx.attempts.last([task.task_id for task in tasks]),
+    )
+    read = _Read(memes, contexts, owners, grants, _claimed_at(deployment, tasks), begun)
     fresh: list[Attempt] = []
     changed: list[tuple[AttemptStatus, Attempt]] = []
     executions = [_resume(deployment, task, last.get(task.task_id), read, fresh, changed) for task in tasks]
@@ -144,6 +146,13 @@ async def _bind(
     if fresh:
         await tx.attempts.add(fresh)
     return executions
+
+
+def _claimed_at(deployment: Deployment, tasks: Sequence[Task]) -> datetime:
+    """Return the database's time at which one statement claimed these tasks: their leases count from it."""
+    expires_at = tasks[0].lease.expires_at
+    assert expires_at is not None, "a claimed task has a lease that ends"
+    return expires_at - deployment.limits.lease
 
 
 def _resume(

@@ -1,6 +1,6 @@
 """Everything a use case needs, handed over as one value."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TypeVar
@@ -8,7 +8,7 @@ from typing import TypeVar
 from attrs import Factory, frozen
 
 from imgproc_domain.attempt import Replay
-from imgproc_domain.config import ProcessingConfig
+from imgproc_domain.config import ProcessingConfig, VectorSpace
 from imgproc_domain.errors import Conflict
 from imgproc_domain.lane import LaneLimits
 from imgproc_domain.ports.blobs import BlobStore
@@ -18,6 +18,7 @@ from imgproc_domain.ports.observer import Observer
 from imgproc_domain.ports.policy import ImmediatePolicy, OperationPolicy
 from imgproc_domain.ports.unit_of_work import Transaction, UnitOfWork
 from imgproc_domain.retry import RetryPolicy
+from imgproc_domain.similar import NEAR_SCORE
 from imgproc_domain.stage import TaskType
 from imgproc_domain.usecases.points import Passed, onwards
 
@@ -38,6 +39,10 @@ class Limits:
     upload_bytes: int = 40 * 1024 * 1024
     lanes: LaneLimits = Factory(LaneLimits)
     retry: RetryPolicy = Factory(RetryPolicy)
+    near_score: float = NEAR_SCORE
+    """The score from which on the visual model's vectors are those of near duplicates."""
+    near_within: timedelta = timedelta(seconds=2)
+    """How long the answer to an upload may wait for near duplicates; zero looks for none."""
 
     def next_look(self, waiting_since: datetime, now: datetime) -> datetime:
         """Return when a job that waits for others is looked at again: the longer it waits, the less often."""
@@ -60,11 +65,17 @@ class Deployment:
     observer: Observer
     limits: Limits = Factory(Limits)
     passed: Passed = onwards
+    more_text: Sequence[TextModel] = ()
+    """Further text models, so that a scope can be searched in one space while another one is filled."""
 
     @cached_property
     def config(self) -> ProcessingConfig:
         """What this process executes with; what it decides with may be another one: see `decides_with`."""
         return ProcessingConfig(self.visual.space, self.agent.fingerprint, self.text.space)
+
+    def text_model(self, space: VectorSpace | None) -> TextModel | None:
+        """Return the model of a space, if this process has it; without a space, the one it embeds with."""
+        return next((model for model in (self.text, *self.more_text) if space in (None, model.space)), None)
 
     async def decides_with(self, tx: Transaction) -> ProcessingConfig:
         """Return the configuration in force: new jobs are opened under it, and it says what is stale."""

@@ -10,17 +10,25 @@ from datetime import datetime
 
 from attrs import frozen
 
+from imgproc_domain import attempt as attempts
+from imgproc_domain import grant as grants
 from imgproc_domain import task as tasks
 from imgproc_domain.context import Context
+from imgproc_domain.events import GrantMoved
 from imgproc_domain.ids import GrantId, MemeId, TaskId, WorkerId
 from imgproc_domain.lane import Slot
 from imgproc_domain.meme import Meme
+from imgproc_domain.policy import Granted
+from imgproc_domain.ports.policy import ImmediatePolicy
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.stage import Lane, TaskType
 from imgproc_domain.task import Task
 from imgproc_domain.usecases.advance import Plan
-from imgproc_domain.usecases.claim import Execution, held, prepare
+from imgproc_domain.usecases.claim import Execution, attempt_of, held, prepare
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.permission import commit_now
+from imgproc_domain.usecases.start import asked
+from imgproc_domain.values import evolve
 
 
 @frozen
@@ -68,10 +76,11 @@ async def hand_over(
         await tx.slots.hold(holding)
     plan.tasks = [taken.get(task.task_id, task) for task in plan.tasks]
     reservations = {grant.grant_id: grant.reservation for grant in plan.grants}
-    return [
+    prepared = [
         prepare(deployment, _execution(task, memes, contexts, reservations), 1, now, handover.begun)
         for task in taken.values()
     ]
+    return _committed(deployment.immediate, plan, prepared, now) if agents and deployment.immediate else prepared
 
 
 def _chosen(opened: Sequence[Task], places: Mapping[TaskType, int], contexts: Mapping[MemeId, Context]) -> list[Task]:
@@ -84,6 +93,26 @@ def _chosen(opened: Sequence[Task], places: Mapping[TaskType, int], contexts: Ma
             left[task.task_type] -= 1
             chosen.append(task)
     return chosen
+
+
+def _committed(policy: ImmediatePolicy, plan: Plan, prepared: list[Execution], now: datetime) -> list[Execution]:
+    """Commit the grants of a plan's agent tasks as far as the policy consents at once; `start` asks for the others.
+
+    No call is announced by that: `external_started` has a transaction of its own. Nothing outside of this one is told,
+    so that there is nothing that a crash between the policy's word and ours could leave.
+    """
+    spent: set[GrantId] = set()
+    after: list[Execution] = []
+    for execution in prepared:
+        grant_id = execution.task.grant_id
+        if grant_id is not None and isinstance(commit_now(policy, *asked(execution)), Granted):
+            spent.add(grant_id)
+            after.append(evolve(execution, attempt=attempts.commit_grant(attempt_of(execution))))
+        else:
+            after.append(execution)
+    plan.grants = [grants.commit(grant, now) if grant.grant_id in spent else grant for grant in plan.grants]
+    plan.events.extend(GrantMoved(g.scope, g.task_id, g.status) for g in plan.grants if g.grant_id in spent)
+    return after
 
 
 def _execution(

@@ -1,7 +1,9 @@
 """Explicit maintenance: tasks that no picture's processing waits for."""
 
+from attrs import frozen
+
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
-from imgproc_domain.errors import StaleClaim
+from imgproc_domain.errors import StaleClaim, TaskNotFound
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.migration import Generation
 from imgproc_domain.outcome import Failed, Outcome, Succeeded
@@ -14,6 +16,39 @@ from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.deployment import Deployment
 
 _PAGE = 1_000
+
+
+@frozen
+class GenerationView:
+    """A task that builds a generation, and the generation as soon as it has begun one."""
+
+    task: Task
+    generation: Generation | None
+
+
+@frozen
+class GenerationPage:
+    """Newest first; ``after`` is the cursor of the next page, None at the end."""
+
+    generations: tuple[GenerationView, ...]
+    after: TaskId | None
+
+
+async def list_generations(deployment: Deployment, scope: Scope, after: TaskId | None, limit: int) -> GenerationPage:
+    """Return the scope's generations, complete or not. The entries of each are counted: let ``limit`` be small."""
+    async with deployment.uow.begin(scope) as tx:
+        page = await tx.tasks.page(after, limit, TaskType.CACHE)
+        views = [GenerationView(task, await tx.generations.of_task(task.task_id)) for task in page.tasks]
+    return GenerationPage(tuple(views), page.after)
+
+
+async def show_generation(deployment: Deployment, scope: Scope, task_id: TaskId) -> GenerationView:
+    """Return the generation of one task; raises `TaskNotFound` for a task that builds none, or that is not there."""
+    async with deployment.uow.begin(scope) as tx:
+        task = (await tx.tasks.get([task_id])).get(task_id)
+        if task is None or task.task_type is not TaskType.CACHE:
+            raise TaskNotFound("there is no such task", task_id=str(task_id))
+        return GenerationView(task, await tx.generations.of_task(task_id))
 
 
 async def request_generation(deployment: Deployment, scope: Scope) -> Task:
@@ -65,7 +100,7 @@ async def _generation(tx: Transaction, deployment: Deployment, execution: Execut
         scope=tx.scope,
         generation_id=GenerationId(deployment.ids.ordered(now)),
         task_id=execution.task.task_id,
-        space=deployment.text.space,
+        space=(await tx.search.state()).serving or deployment.text.space,
         created_at=now,
     )
     await tx.generations.add(generation)

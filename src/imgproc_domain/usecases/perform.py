@@ -10,11 +10,13 @@ from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.meme import Meme
 from imgproc_domain.outcome import Failed, Outcome, Postponed, Retry, Succeeded, Unknown
 from imgproc_domain.ports.models import AgentAnswer, AgentCall, Declined, Lost, NotStarted
-from imgproc_domain.product import ContextProduct, TextProduct, VisualProduct
+from imgproc_domain.product import ContextProduct, Product, TextProduct, VisualProduct
 from imgproc_domain.stage import TaskType
 from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.embedding import embed_documents, why_unfit
 from imgproc_domain.usecases.points import Point
+from imgproc_domain.values import evolve
 from imgproc_domain.vector import Vector
 
 FAILURE: Final = {
@@ -46,8 +48,27 @@ async def perform(deployment: Deployment, execution: Execution) -> Outcome:
     except Exception as error:  # noqa: BLE001 - an adapter's bug must end as this task's outcome, not the worker's end
         message = f"the adapter raised {type(error).__name__}"
         return _unproven(execution, replay, Diagnosis(FAILURE[task_type], message))
+    if deployment.more_text and isinstance(outcome, Succeeded):
+        outcome = evolve(outcome, beside=await _beside(deployment, execution, outcome.product))
     deployment.passed(Point.CALL_ENDED)
     return outcome
+
+
+async def _beside(deployment: Deployment, execution: Execution, product: Product | None) -> tuple[TextProduct, ...]:
+    """Embed the same words for the further spaces too, outside the call's own deadline: what fails there is missing.
+
+    Only by models whose calls may be repeated: nobody accounts for these. A backfill completes what is missing.
+    """
+    if not isinstance(product, TextProduct) or execution.context is None:
+        return ()
+    text = execution.context.description.embeddable_text()
+    models = [model for model in deployment.more_text if model.replay is Replay.SAFE]
+    answers = await asyncio.gather(*(embed_documents(model, [text]) for model in models))
+    return tuple(
+        evolve(product, space_id=model.space.id, vector=answer)
+        for model, (answer,) in zip(models, answers, strict=True)
+        if isinstance(answer, Vector)
+    )
 
 
 def unproven(replay: Replay, diagnosis: Diagnosis) -> Outcome:
@@ -82,8 +103,8 @@ async def _visual(deployment: Deployment, meme: Meme) -> Outcome:
     (answer,) = await model.embed([path])
     if not isinstance(answer, Vector):
         return _no_product(answer, model.replay)
-    if wrong := _wrong_dimension(answer, model.space.dimension):
-        return Failed(wrong)
+    if unfit := why_unfit(answer, model.space):
+        return Failed(unfit)
     return Succeeded(VisualProduct(meme.meme_id, meme.picture.sha256, model.space.id, answer))
 
 
@@ -96,8 +117,8 @@ async def _text(deployment: Deployment, execution: Execution, meme: Meme) -> Out
     (answer,) = await model.embed_documents([context.description.embeddable_text()])
     if not isinstance(answer, Vector):
         return _no_product(answer, model.replay)
-    if wrong := _wrong_dimension(answer, model.space.dimension):
-        return Failed(wrong)
+    if unfit := why_unfit(answer, model.space):
+        return Failed(unfit)
     return Succeeded(TextProduct(meme.meme_id, meme.picture.sha256, metadata_hash, model.space.id, answer))
 
 
@@ -161,13 +182,6 @@ def _no_product(answer: Declined | Lost, replay: Replay) -> Outcome:
             return Failed(diagnosis)
         case Lost(diagnosis):
             return unproven(replay, diagnosis)
-
-
-def _wrong_dimension(vector: Vector, wanted: int) -> Diagnosis | None:
-    if vector.dimension == wanted:
-        return None
-    message = f"the model returned {vector.dimension} components where its space has {wanted}"
-    return Diagnosis(ErrorCode.EMBEDDING_DIMENSION_MISMATCH, message)
 
 
 def _seconds(duration: timedelta) -> str:

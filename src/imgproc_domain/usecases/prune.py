@@ -5,13 +5,15 @@ remembered between two runs: each begins anew, and what one left half done the n
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from attrs import field, frozen, validators
 
+from imgproc_domain.config import ProcessingConfig
 from imgproc_domain.ids import JobId, MemeId, TaskId
 from imgproc_domain.meme import Meme
+from imgproc_domain.migration import SearchState
 from imgproc_domain.ports.library import MemePage
 from imgproc_domain.ports.retention import OldBlobs, RequestKey, TextKey, VisualKey
 from imgproc_domain.ports.unit_of_work import Transaction
@@ -233,20 +235,30 @@ class _Run:
 
     async def _vectors(self, tx: Transaction, page: MemePage) -> Counts:
         memes = {meme.meme_id: meme for meme in page.memes}
-        visual, text = await self._stale(tx, memes)
+        visual, text = await self._stale(tx, memes, await tx.search.state())
         if self.wanted.dry_run or not (visual or text):
             return {Kind.VISUAL_VECTORS: len(visual), Kind.TEXT_VECTORS: len(text)}
-        # seldom more than a few, and then nobody changes them while it is looked at again
+        # seldom more than a few, and then nobody changes them, or goes back to their space, while it is looked at again
         locked = await tx.memes.lock({key[0] for key in visual} | {key[0] for key in text})
-        return await tx.retention.delete_vectors(*await self._stale(tx, locked))
+        state = await tx.migration.lock()
+        return await tx.retention.delete_vectors(*await self._stale(tx, locked, state))
 
-    async def _stale(self, tx: Transaction, memes: Mapping[MemeId, Meme]) -> tuple[list[VisualKey], list[TextKey]]:
+    async def _stale(
+        self, tx: Transaction, memes: Mapping[MemeId, Meme], state: SearchState
+    ) -> tuple[list[VisualKey], list[TextKey]]:
         config = await self.deployment.decides_with(tx)
+        spaces = _text_spaces(self.deployment, config, state)
         products = await tx.products.stamps(memes.keys()) if memes else {}
         visual: list[VisualKey] = []
         text: list[TextKey] = []
         for meme_id, meme in memes.items():
-            seen, read = stale_vectors(meme, products[meme_id], config, self.cutoff)
+            seen, read = stale_vectors(meme, products[meme_id], config, spaces, self.cutoff)
             visual += [(meme_id, stamp.image_sha256, stamp.space_id) for stamp in seen]
             text += [(meme_id, stamp.image_sha256, stamp.metadata_hash, stamp.space_id) for stamp in read]
         return visual, text
+
+
+def _text_spaces(deployment: Deployment, config: ProcessingConfig, state: SearchState) -> Collection[str]:
+    """Return the spaces that texts are embedded in by anybody, and those that searches read or will."""
+    models = (model.space for model in (deployment.text, *deployment.more_text))
+    return {space.id for space in (config.text, state.serving, state.filling, *models) if space is not None}

@@ -1,48 +1,145 @@
-"""Find pictures by what they mean."""
+"""Find pictures by what they mean, and by their words."""
 
-from attrs import frozen
+from collections.abc import Sequence
 
-from imgproc_domain.errors import CacheNotReady, ModelNotConfigured
-from imgproc_domain.migration import SearchState
+from attrs import evolve, frozen
+
+from imgproc_domain.config import VectorSpace
+from imgproc_domain.errors import CacheNotReady, Conflict, ModelNotConfigured
+from imgproc_domain.migration import Generation, SearchState
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
-from imgproc_domain.search import Answer, Coverage, Query, rank
-from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.search import HEAD, Answer, Coverage, Hit, Query, Ranking, Source, page, wanted
+from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.legacy import Files, Unseen, legacy_hits
 from imgproc_domain.vector import Vector
+from imgproc_domain.words import QueryWords, matched_fields, query_words
 
 
 @frozen
-class SearchStatus:
-    """What a scope's searches read, and how much of the scope they can find."""
+class Reading:
+    """What a scope's searches read: a space, of the incremental vectors or of a generation."""
 
     state: SearchState
-    space_id: str
-    coverage: Coverage
+    space: VectorSpace
+    generation: Generation | None = None
+
+
+@frozen
+class Asked:
+    """A query, embedded for the space that is expected to be read."""
+
+    query: Query
+    words: QueryWords
+    space: VectorSpace
+    vector: Vector
+    files: Files
 
 
 async def search(deployment: Deployment, scope: Scope, query: Query) -> Answer:
-    """Answer a query from one source, decided under the scope's epoch in the reading transaction.
+    """Answer a query from one source and one space, decided under the scope's epoch.
+
+    The state is read before and behind everything else in the reading transaction. If it changed, everything is decided
+    again: so no answer is of two states, and nothing is locked for it (I15).
 
     Raises:
         CacheNotReady: no picture of the scope can be found yet.
-        ModelNotConfigured: the text model is missing or failed.
+        ModelNotConfigured: the text model that the scope is searched with is missing here, or failed.
+        Conflict: what is read changed again and again.
     """
-    vector = await deployment.text.embed_query(query.text)
+    words = query_words(query.text) if query.ranking is Ranking.HYBRID else QueryWords()
+    files = Files(deployment.blobs, scope)
+    vectors: dict[VectorSpace, Vector] = {}
+    expected = await _expected(deployment, scope)
+
+    async def once() -> Answer:
+        nonlocal expected
+        if expected not in vectors:
+            vectors[expected] = await _embedded(deployment, expected, query)
+        asked = Asked(query, words, expected, vectors[expected], files)
+        while True:
+            async with deployment.uow.begin(scope) as tx:
+                reading = await _reading(tx, deployment)
+                expected = reading.space
+                found = await _found(tx, reading, asked)
+                if await _reading(tx, deployment) != reading:
+                    raise Conflict("what searches read has changed meanwhile")
+            if not isinstance(found, Unseen):
+                return _if_any(found)
+            await files.look(found.keys)
+
+    return await decided_again(once)
+
+
+def _if_any(answer: Answer) -> Answer:
+    if answer.coverage.searchable == 0:
+        raise CacheNotReady("no picture of this library can be found yet", total=answer.coverage.total)
+    return answer
+
+
+async def _expected(deployment: Deployment, scope: Scope) -> VectorSpace:
+    """Return the space that will probably be read; a process with one model need not ask before it embeds."""
+    if not deployment.more_text:
+        return deployment.text.space
+    async with deployment.uow.begin(scope) as tx:
+        return (await _reading(tx, deployment)).space
+
+
+async def _reading(tx: Transaction, deployment: Deployment) -> Reading:
+    state = await tx.search.state()
+    if state.source is Source.INCREMENTAL:
+        return Reading(state, state.serving or deployment.text.space)
+    generation = await tx.generations.newest()
+    if generation is None:
+        raise CacheNotReady("this library has no index yet", total=await tx.memes.count())
+    return Reading(state, generation.space, generation)
+
+
+async def _embedded(deployment: Deployment, space: VectorSpace, query: Query) -> Vector:
+    model = deployment.text_model(space)
+    if model is None:
+        message = f"this library is searched with {space.id}, a text model that is not configured here"
+        raise ModelNotConfigured(message, space_id=space.id)
+    vector = await model.embed_query(query.text)
     if not isinstance(vector, Vector):
         raise ModelNotConfigured(vector.diagnosis.message, code=vector.diagnosis.code)
-    async with deployment.uow.begin(scope) as tx:
-        state = await tx.search.state()
-        coverage = await _coverage(tx, deployment)
-        if coverage.searchable == 0:
-            raise CacheNotReady("no picture of this library can be found yet", total=coverage.total)
-        neighbours = await tx.search.nearest(deployment.text.space.id, vector, query.n_results)
-    return Answer(state.source, state.epoch, rank(neighbours, query), coverage)
+    return vector
 
 
-async def search_status(deployment: Deployment, scope: Scope) -> SearchStatus:
-    async with deployment.uow.begin(scope) as tx:
-        return SearchStatus(await tx.search.state(), deployment.text.space.id, await _coverage(tx, deployment))
+async def _found(tx: Transaction, reading: Reading, asked: Asked) -> Answer | Unseen:
+    if asked.space != reading.space:
+        raise Conflict("searches read another space meanwhile")
+    coverage = await _coverage(tx, reading)
+    query, state, space_id = asked.query, reading.state, reading.space.id
+    if coverage.searchable == 0:
+        # whether that is so is known once the state was read again: the space may have been left and pruned meanwhile
+        return Answer(state.source, state.epoch, (), coverage, query.ranking, space_id)
+    if reading.generation is not None:
+        hits = await legacy_hits(tx, asked.files, reading.generation, asked.vector, wanted(query))
+        if isinstance(hits, Unseen):
+            return hits
+        found = page(query, hits)
+        return Answer(state.source, state.epoch, found.hits, coverage, Ranking.SEMANTIC, space_id, found.next_offset)
+    nearest = await tx.search.nearest(space_id, asked.vector, wanted(query))
+    worded = await tx.search.worded(space_id, asked.vector, asked.words.words, HEAD) if asked.words else ()
+    found = page(query, nearest, worded)
+    shown = await _matched(tx, asked.words, found.hits) if asked.words else found.hits
+    return Answer(state.source, state.epoch, shown, coverage, query.ranking, space_id, found.next_offset)
 
 
-async def _coverage(tx: Transaction, deployment: Deployment) -> Coverage:
-    return Coverage(await tx.search.searchable(deployment.text.space.id), await tx.memes.count())
+async def _coverage(tx: Transaction, reading: Reading) -> Coverage:
+    if reading.generation is None:
+        return await tx.search.coverage(reading.space.id)
+    return Coverage(await tx.generations.usable(reading.generation.generation_id), await tx.memes.count())
+
+
+async def _matched(tx: Transaction, words: QueryWords, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Name the fields of each hit that have the query's words, as they stand there now."""
+    ids = [hit.meme_id for hit in hits]
+    memes, contexts = await tx.memes.get(ids), await tx.contexts.get(ids)
+    return tuple(
+        evolve(hit, matched=(*hit.matched, *matched_fields(words, contexts[key].description, memes[key].filename)))
+        if (key := hit.meme_id) in memes and key in contexts
+        else hit
+        for hit in hits
+    )

@@ -36,6 +36,7 @@ from imgproc_domain.usecases.claim import Execution, attempt_of
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.handover import Handover, hand_over
 from imgproc_domain.usecases.points import Point
+from imgproc_domain.words import Words, words_of
 
 
 @define
@@ -92,12 +93,15 @@ async def _decide(
     tx: Transaction, deployment: Deployment, items: Sequence[Settling]
 ) -> tuple[Sequence[Settled | Fenced], Batch, datetime]:
     tasks = await tx.claims.lock([item.claim for item in items])
-    last = await tx.attempts.last(tasks.keys())
-    batch = Batch(before={task_id: attempt.status for task_id, attempt in last.items()})
-    batch.memes = await tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target})
     described = {t.target.meme_id for t in tasks.values() if t.target and t.stage is not Stage.VISUAL}
-    batch.contexts = await tx.contexts.get(described)
-    now = await tx.now()
+    last, memes, contexts, now = await tx.together(
+        tx.attempts.last(tasks.keys()),
+        tx.memes.lock({t.target.meme_id for t in tasks.values() if t.target}),
+        tx.contexts.get(described),
+        tx.now(),
+    )
+    before = {task_id: attempt.status for task_id, attempt in last.items()}
+    batch = Batch(before=before, memes=memes, contexts=contexts)
     answers: list[Settled | Fenced] = []
     # an item sees what those before it in the batch write, as if each had its own transaction
     batch.current = current = dict(batch.contexts)
@@ -164,24 +168,21 @@ def _late(item: Settling, answer: Fenced, task: Task | None, now: datetime) -> L
 
 async def apply(tx: Transaction, deployment: Deployment, batch: Batch, now: datetime) -> Plan:
     """Write what was decided: products, attempts, tasks, grants, slots, then the jobs and their next steps."""
-    await _write_products(tx, batch, now)
     changed = [(batch.before[s.task.task_id], s.attempt) for s in batch.settled if s.attempt is not None]
     moved = [(before, after) for before, after in changed if before is not after.status]
-    if moved:
-        written = await tx.attempts.save(moved)
-        if len(written) != len(moved):
-            raise Conflict("an attempt was moved by somebody else although its task is locked")
-    if batch.settled:
-        await tx.claims.save([s.task for s in batch.settled])
+    _, written, _ = await tx.together(
+        _write_products(tx, batch, now), tx.attempts.save(moved), tx.claims.save([s.task for s in batch.settled])
+    )
+    if len(written) != len(moved):
+        raise Conflict("an attempt was moved by somebody else although its task is locked")
     plan = Plan(room=batch.handover.room if batch.handover else 0)
     await _settle_grants(tx, batch, plan, now)
     await _end_stages(tx, deployment, batch, plan, now)
     await _free_slots(tx, batch)
     if batch.handover is not None:
         batch.executions = await hand_over(tx, deployment, batch.handover, plan, batch.memes, batch.current, now)
+    plan.attempts.extend(map(attempt_of, batch.executions))
     await write(tx, plan)
-    if batch.executions:
-        await tx.attempts.add([attempt_of(execution) for execution in batch.executions])
     again = {Topic(s.task.task_type.value) for s in batch.settled if s.task.status is TaskStatus.QUEUED}
     if again:
         await tx.bell.ring(again)
@@ -193,23 +194,36 @@ async def _write_products(tx: Transaction, batch: Batch, now: datetime) -> None:
     products = [s.product for s in batch.settled]
     if visual := [p for p in products if isinstance(p, VisualProduct)]:
         await tx.products.put_visual(visual)
-    if text := [p for p in products if isinstance(p, TextProduct)]:
+    # a scope that serves no space yet will serve the first one's: what is beside comes behind
+    beside = [p for s in batch.settled for p in s.beside]
+    if text := [p for p in products if isinstance(p, TextProduct)] + beside:
         await tx.products.put_text(text)
-        await tx.search.publish(text)
+        await tx.search.publish(text, _words(batch, text))
     # after the vectors: a context of the same batch then withdraws what was made from the former one
     if described := [p for p in products if isinstance(p, ContextProduct)]:
         await _write_contexts(tx, batch, described, now)
 
 
+def _words(batch: Batch, products: Sequence[TextProduct]) -> dict[MemeId, Words]:
+    """Return the words of the memes whose vectors are written: what was embedded is what is described now."""
+    ids = {product.meme_id for product in products}
+    return {key: words_of(batch.current[key].description, batch.memes[key].filename) for key in ids}
+
+
 async def _write_contexts(tx: Transaction, batch: Batch, described: Sequence[ContextProduct], now: datetime) -> None:
-    """Write contexts; where the embeddable text changed, so does what can be found, in this transaction."""
+    """Write contexts; where they say something else, what can be found changes in this transaction."""
     after = [_context(tx.scope, product, batch.contexts.get(product.meme_id), now) for product in described]
     await tx.contexts.put(after)
     # what never had a context was never embedded: nothing of it can be found, now or again
     known = [context for context in after if context.meme_id in batch.contexts]
-    changed = [c.meme_id for c in known if batch.contexts[c.meme_id].metadata_hash != c.metadata_hash]
+    changed = [c.meme_id for c in known if _is_found_otherwise(batch.contexts[c.meme_id], c)]
     if changed:
         await tx.search.refresh(changed)
+
+
+def _is_found_otherwise(before: Context, after: Context) -> bool:
+    """Whether another vector or other words are found: the same text may have moved from one field to another."""
+    return (before.status, before.description) != (after.status, after.description)
 
 
 def _context(scope: Scope, product: ContextProduct, before: Context | None, now: datetime) -> Context:

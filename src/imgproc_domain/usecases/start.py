@@ -6,6 +6,7 @@ call.
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 from attrs import frozen
 
@@ -80,16 +81,17 @@ def _needs_commit(execution: Execution) -> bool:
 
 
 async def _commit(deployment: Deployment, executions: Sequence[Execution]) -> list[Denied | None]:
-    asked = [_asked(execution) for execution in executions]
+    questions = [asked(execution) for execution in executions]
     answers: Sequence[Decision]
     if deployment.immediate is not None:
-        answers = [commit_now(deployment.immediate, request, reservation) for request, reservation in asked]
+        answers = [commit_now(deployment.immediate, request, reservation) for request, reservation in questions]
     else:
-        answers = await asyncio.gather(*(commit(deployment.policy, *question) for question in asked))
+        answers = await asyncio.gather(*(commit(deployment.policy, *question) for question in questions))
     return [answer if isinstance(answer, Denied) else None for answer in answers]
 
 
-def _asked(execution: Execution) -> tuple[OperationRequest, str]:
+def asked(execution: Execution) -> tuple[OperationRequest, str]:
+    """Return what the policy is asked to commit before an agent's call: the request, and what it reserved."""
     task = execution.task
     assert task.target is not None, "agent tasks have a target"
     assert execution.reservation is not None, "the claim read the grant of its task"
@@ -99,9 +101,8 @@ def _asked(execution: Execution) -> tuple[OperationRequest, str]:
 async def _persist_grants(deployment: Deployment, scope: Scope, executions: Sequence[Execution]) -> list[Execution]:
     """Persist ``grant_committed`` on grant and attempt in one transaction, for claims that are still current."""
     async with deployment.uow.begin(scope) as tx:
-        current = await _current(tx, deployment, executions)
+        current, now = await _current(tx, deployment, executions)
         locked = await tx.grants.lock([e.task.grant_id for e in current if e.task.grant_id])
-        now = await tx.now()
         moved = [grants.commit(g, now) for g in locked.values() if g.status is GrantStatus.ACQUIRED]
         if moved:
             await tx.grants.save(moved)
@@ -116,8 +117,7 @@ async def _start_external(deployment: Deployment, scope: Scope, executions: Sequ
     """Persist ``external_started`` for claims that are current and, in the agent lane, still hold their slot."""
     begun = asyncio.get_running_loop().time()
     async with deployment.uow.begin(scope) as tx:
-        current = await _current(tx, deployment, executions)
-        now = await tx.now()
+        current, now = await _current(tx, deployment, executions)
         started = await _save(
             tx,
             current,
@@ -130,12 +130,18 @@ async def _start_external(deployment: Deployment, scope: Scope, executions: Sequ
     return [evolve(execution, begun=begun) for execution in started]
 
 
-async def _current(tx: Transaction, deployment: Deployment, executions: Sequence[Execution]) -> list[Execution]:
-    """Lock the tasks and keep the executions whose claim, and slot where one is needed, is still held."""
-    locked = await tx.claims.lock([e.claim for e in executions])
+async def _current(
+    tx: Transaction, deployment: Deployment, executions: Sequence[Execution]
+) -> tuple[list[Execution], datetime]:
+    """Lock the tasks and keep the executions whose claim, and slot where one is needed, is still held.
+
+    Returned with the time at which that was so.
+    """
     in_lane = [e.claim for e in executions if e.task.lane is Lane.AGENT]
-    slotted = set(await tx.slots.held(Lane.AGENT, in_lane)) if in_lane else set()
-    now = await tx.now()
+    locked, held, now = await tx.together(
+        tx.claims.lock([e.claim for e in executions]), tx.slots.held(Lane.AGENT, in_lane), tx.now()
+    )
+    slotted = set(held)
     kept: list[Execution] = []
     for execution in executions:
         fence = why_fenced(locked.get(execution.task.task_id), execution.claim, now)
@@ -145,7 +151,7 @@ async def _current(tx: Transaction, deployment: Deployment, executions: Sequence
             kept.append(execution)
         else:
             deployment.observer.note(fenced(execution, fence))
-    return kept
+    return kept, now
 
 
 def fenced(execution: Execution, reason: Fence) -> WriteBackFenced:

@@ -61,9 +61,8 @@ async def submit_locked(
     tx: Transaction, deployment: Deployment, submissions: Sequence[Submission], memes: Mapping[MemeId, Meme]
 ) -> tuple[Sequence[Submittal], Plan]:
     """Submit memes that this transaction has locked, or just inserted, and write the result."""
-    now = await tx.now()
-    config = await deployment.decides_with(tx)
-    verdicts = await _decide(tx, config, submissions, memes)
+    now, config, newest = await tx.together(tx.now(), deployment.decides_with(tx), tx.jobs.newest(memes.keys()))
+    verdicts = await _decide(tx, config, submissions, memes, newest)
     closing = [v.closes.job_id for v in verdicts.values() if isinstance(v, NewRevision) and v.closes]
     locked = await tx.jobs.lock(closing) if closing else {}
     first = {s.meme_id: s for s in reversed(submissions)}
@@ -83,9 +82,12 @@ async def submit_locked(
 
 
 async def _decide(
-    tx: Transaction, config: ProcessingConfig, submissions: Sequence[Submission], memes: Mapping[MemeId, Meme]
+    tx: Transaction,
+    config: ProcessingConfig,
+    submissions: Sequence[Submission],
+    memes: Mapping[MemeId, Meme],
+    newest: Mapping[MemeId, Job],
 ) -> dict[MemeId, Verdict]:
-    newest = await tx.jobs.newest(memes.keys())
     products = await tx.products.stamps([meme_id for meme_id in memes if meme_id in newest])
     present = [s for s in submissions if s.meme_id in memes and memes[s.meme_id].exists]
     targets = [PictureVersion(s.meme_id, memes[s.meme_id].picture.sha256, s.policy) for s in present]

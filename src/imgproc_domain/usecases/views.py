@@ -6,7 +6,7 @@ from enum import StrEnum
 from attrs import frozen
 
 from imgproc_domain.attempt import Attempt
-from imgproc_domain.config import ProcessingConfig
+from imgproc_domain.config import ProcessingConfig, VectorSpace
 from imgproc_domain.eligibility import Reason, why_not_searchable
 from imgproc_domain.errors import MemeNotFound, TaskNotFound
 from imgproc_domain.ids import JobId, MemeId, TaskId
@@ -157,12 +157,12 @@ async def _views(tx: Transaction, deployment: Deployment, memes: Sequence[Meme])
     products = await tx.products.stamps(ids)
     newest = await tx.jobs.newest(ids)
     config = await deployment.decides_with(tx)
-    return [_view(deployment, config, meme, products[meme.meme_id], newest.get(meme.meme_id)) for meme in memes]
+    # what the scope is searched in, whatever this process embeds with
+    space = (await tx.search.state()).serving or deployment.text.space
+    return [_view(config, space, meme, products[meme.meme_id], newest.get(meme.meme_id)) for meme in memes]
 
 
-def _view(
-    deployment: Deployment, config: ProcessingConfig, meme: Meme, products: Products, job: Job | None
-) -> ImageView:
+def _view(config: ProcessingConfig, space: VectorSpace, meme: Meme, products: Products, job: Job | None) -> ImageView:
     policy = job.reverse_image_policy if job else ReverseImagePolicy.FORBID
     stored = {Stage.VISUAL: products.visual, Stage.AGENT: products.context, Stage.TEXT: products.text}
     validity = {}
@@ -170,9 +170,7 @@ def _view(
         valid = is_valid(stage, meme.picture.sha256, config, policy, products)
         missing = Validity.STALE if stored[stage] else Validity.MISSING
         validity[stage] = Validity.VALID if valid else missing
-    # the searches of this process read its own space, whatever is processed with
-    reason = why_not_searchable(meme, products, deployment.text.space)
-    return ImageView(meme, products, job, validity, reason)
+    return ImageView(meme, products, job, validity, why_not_searchable(meme, products, space))
 
 
 async def _job_views(tx: Transaction, jobs: Sequence[Job]) -> list[JobView]:

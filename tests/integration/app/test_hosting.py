@@ -1,13 +1,14 @@
 """imgproc inside a host's application: its tenants, its permissions, its models."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from litestar import Litestar
 
-from imgproc_adapters.http import Connection, ScopeResolver, Unauthenticated
+from imgproc_adapters.http import Connection, Operators, ScopeResolver, Unauthenticated
 from imgproc_adapters.policy import AllowAllPolicy
 from imgproc_adapters.testing.decoder import ScriptedDecoder
 from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
@@ -16,10 +17,14 @@ from imgproc_adapters.testing.waiting import until
 from imgproc_app import build
 from imgproc_app.hosting import Application
 from imgproc_app.settings import Settings
+from imgproc_domain.config import VectorSpace
+from imgproc_domain.errors import InvalidValue
 from imgproc_domain.job import Job, JobStatus
+from imgproc_domain.ports.models import TextModel
 from imgproc_domain.ports.policy import OperationPolicy
 from imgproc_domain.scope import Scope
 from imgproc_domain.task import Task, TaskStatus
+from imgproc_domain.usecases.backfill import Embedding, embed
 from imgproc_domain.usecases.maintenance import request_generation
 
 
@@ -35,7 +40,14 @@ class HeaderResolver:
 
 @asynccontextmanager
 async def hosted(
-    dsn: str, folder: Path, resolver: ScopeResolver | None, policy: OperationPolicy | None, *, pooled: bool
+    dsn: str,
+    folder: Path,
+    resolver: ScopeResolver | None,
+    policy: OperationPolicy | None,
+    *,
+    pooled: bool,
+    more_text: Sequence[TextModel] = (),
+    operators: Operators = False,
 ) -> AsyncIterator[tuple[Application, httpx.AsyncClient]]:
     settings = Settings(data_dir=folder, dsn=dsn, pooler=pooled, poll_seconds=0.1)
     async with build(
@@ -46,6 +58,8 @@ async def hosted(
         visual=ScriptedVisualModel(),
         agent=ScriptedAgent(),
         text=ScriptedTextModel(),
+        more_text=more_text,
+        operators=operators,
         path="/pictures",
     ) as application:
         host = Litestar([application.router], openapi_config=None)
@@ -126,3 +140,38 @@ async def test_the_task_worker_builds_a_legacy_generation_of_what_can_be_found(
             generation = await tx.generations.newest()
         assert generation is not None
         assert (generation.task_id, generation.entries) == (requested.task_id, 2)
+
+
+async def test_a_host_goes_over_to_another_text_model_while_its_tenants_search(
+    database: str, pooled: bool, tmp_path: Path
+) -> None:
+    other = ScriptedTextModel(VectorSpace("the next model", 32))
+    host = hosted(
+        database, tmp_path, HeaderResolver(), AllowAllPolicy(), pooled=pooled, more_text=[other], operators=True
+    )
+    async with host as (application, client):
+        ann = {"x-tenant": "ann"}
+        for content in (b"cat", b"dog"):
+            await ended(application, "ann", await upload(client, "ann", content))
+
+        async def found() -> tuple[str, int]:
+            status = (await client.get("/pictures/search/status", headers=ann)).json()
+            answer = await client.post("/pictures/search", json={"query": "picture"}, headers=ann)
+            return status["model"], len(answer.json()["results"])
+
+        assert await found() == ("scripted-text-1", 2)
+        async for page in embed(application.deployment, Scope("ann"), Embedding(other.space)):
+            assert page.failed == ()
+        assert await found() == ("scripted-text-1", 2)
+        switched = await client.post("/pictures/maintenance/search-migration/switch", headers=ann)
+        assert switched.status_code == 200, switched.text
+        assert await found() == ("the next model", 2)
+        await ended(application, "ann", await upload(client, "ann", b"parrot"))
+        assert await found() == ("the next model", 3)
+
+
+async def test_two_text_models_never_share_a_space(database: str, pooled: bool, tmp_path: Path) -> None:
+    host = hosted(database, tmp_path, None, None, pooled=pooled, more_text=[ScriptedTextModel()])
+    with pytest.raises(InvalidValue, match="two text models have the embedding space scripted-text-1"):
+        async with host:
+            pass

@@ -77,6 +77,29 @@ def test_a_search_finds_by_meaning_in_both_languages(library: Library, query: st
     assert found["coverage"] == {"searchable": 3, "total": 3}
 
 
+def test_a_search_finds_a_file_by_its_name_and_says_what_matched(library: Library) -> None:
+    found = library.imgproc.json("search", "flower-season.png", "-n", "1").document
+    assert (found["mode"], found["results"][0]["filename"]) == ("hybrid", "flower-season.png")
+    assert "file_name" in found["results"][0]["matched"]
+    semantic = library.imgproc.json("search", "flower-season.png", "--mode", "semantic").document
+    assert semantic["mode"] == "semantic"
+    assert {tuple(result["matched"]) for result in semantic["results"]} == {("meaning",)}
+    told = library.imgproc.run("search", "flower-season.png", "-n", "1").out
+    assert "file name" in told
+
+
+def test_a_search_goes_on_where_it_ended(library: Library) -> None:
+    everything = [hit["meme_id"] for hit in library.imgproc.json("search", "parrot").document["results"]]
+    seen: list[str] = []
+    skip: int | None = 0
+    while skip is not None:
+        found = library.imgproc.json("search", "parrot", "-n", "2", "--skip", str(skip)).document
+        seen += [hit["meme_id"] for hit in found["results"]]
+        skip = found["next_offset"]
+    assert seen == everything
+    assert len(seen) == 3
+
+
 def test_a_search_of_an_empty_library_says_what_to_do(library: Library) -> None:
     demo = library.imgproc.data_dir / "demo"
     (demo / "postgres").mkdir(parents=True)
@@ -113,6 +136,6 @@ def test_the_doctor_finds_everything_in_order(library: Library) -> None:
     report = library.imgproc.json("doctor")
     verdicts = {check["check"]: check["verdict"] for check in report.document["checks"]}
     assert {name for name, verdict in verdicts.items() if verdict == "failed"} <= {"packages"}
-    parts = ("database", "pgvector", "pg_trgm", "locale", "schema", "decoder", "visual model", "agent", "text model")
+    parts = ("database", "pgvector", "btree_gin", "locale", "schema", "decoder", "visual model", "agent", "text model")
     assert {name: verdicts[name] for name in parts} == dict.fromkeys(parts, "ok")
     assert report.code == int("failed" in verdicts.values())

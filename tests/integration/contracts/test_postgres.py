@@ -25,11 +25,13 @@ from imgproc_adapters.testing.contracts import (
     JobClaimStoreContract,
     JobStoreContract,
     MemeStoreContract,
+    MigrationStoreContract,
     ProductStoreContract,
     ReleaseOutboxContract,
     RetentionStoreContract,
     ScopeContract,
     SearchStoreContract,
+    SimilarStoreContract,
     SlotStoreContract,
     SuccessionContract,
     TaskStoreContract,
@@ -93,6 +95,9 @@ class TestJobs(JobStoreContract): ...
 class TestMemes(MemeStoreContract): ...
 
 
+class TestMigration(MigrationStoreContract): ...
+
+
 class TestProducts(ProductStoreContract): ...
 
 
@@ -106,6 +111,9 @@ class TestScopes(ScopeContract): ...
 
 
 class TestSearch(SearchStoreContract): ...
+
+
+class TestSimilar(SimilarStoreContract): ...
 
 
 class TestSlots(SlotStoreContract): ...

@@ -129,6 +129,9 @@ class WatchedBlobs:
     def path(self, scope: Scope, storage_key: str) -> Path:
         return self.inner.path(scope, storage_key)
 
+    async def has(self, scope: Scope, storage_key: str) -> bool:
+        return await self.inner.has(scope, storage_key)
+
     async def remove(self, scope: Scope, storage_key: str) -> None:
         await self.inner.remove(scope, storage_key)
 

@@ -36,9 +36,10 @@ ORDER: Final[Mapping[Stage, Sequence[Point]]] = {
 
 AT_ONCE: Final[Mapping[Stage, Sequence[Point]]] = {
     **ORDER,
-    Stage.AGENT: (Point.POLICY_COMMITTED, Point.GRANT_COMMITTED, Point.EXTERNAL_STARTED, *ENDS),
+    Stage.AGENT: (Point.EXTERNAL_STARTED, *ENDS),
 }
-"""The same under a policy that answers at once: what settles the visual task also opens and claims the agent's."""
+"""The same under a policy that answers at once: what settles the visual task also opens and claims the agent's, and
+commits its grant."""
 
 
 class Reserved(StrEnum):
@@ -237,10 +238,10 @@ AGENT: Final[Mapping[tuple[Point, Death], Left]] = {
 """What is left of an agent stage."""
 
 HANDED_OVER: Final[Mapping[tuple[Stage, Death], Left]] = {
-    (Stage.AGENT, P): Left.PREPARED,
-    # a policy that answers at once remembers nothing in between
-    (Stage.AGENT, C): Left.PREPARED,
-    (Stage.AGENT, L): Left.COMMITTED,
+    # a policy that answers at once commits where the transaction decides
+    (Stage.AGENT, P): Left.COMMITTED,
+    (Stage.AGENT, C): Left.COMMITTED,
+    (Stage.AGENT, L): Left.STARTED,
     (Stage.TEXT, P): Left.STARTED,
     (Stage.TEXT, Death.CALLING): Left.CALLING,
     # the next transaction is the one that settles

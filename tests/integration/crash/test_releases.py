@@ -13,7 +13,7 @@ from imgproc_domain.diagnosis import ErrorCode
 from imgproc_domain.grant import GrantStatus
 from imgproc_domain.job import JobStatus
 from imgproc_domain.policy import DenialReason, Denied
-from imgproc_domain.stage import Stage
+from imgproc_domain.stage import Lane, Stage
 from imgproc_domain.usecases.advance import agent_request
 from imgproc_domain.usecases.edit import delete_meme
 from imgproc_domain.usecases.points import Point
@@ -27,15 +27,21 @@ async def with_a_task_for_nothing(here: Scene) -> None:
     """Leave an agent task without a call, whose picture is gone and whose job is over."""
     meme = (await here.upload()).meme
     if here.site.policy is Policy.ALLOW_ALL:
-        # it is handed over by what opens it
+        # with a slot it would be handed over by what opens it, its grant committed
+        await slots(here, 0)
         await here.dies_at(Stage.VISUAL, Point.SETTLED)
-        await here.expect_left(Stage.AGENT, Left.PREPARED)
-        await here.elapse(LEASE)
+        await here.expect_left(Stage.AGENT, Left.QUEUED)
+        await slots(here, 1)
     else:
         await here.dies_at(Stage.AGENT, Point.STAGE_OPENED)
         await here.expect_left(Stage.AGENT, Left.QUEUED)
     await delete_meme(here.deployment(), SCOPE, meme.meme_id)
     assert await reconcile_due(here.deployment(), here.dispatch, SCOPE, OWNER, 10) == 1
+
+
+async def slots(here: Scene, count: int) -> None:
+    async with here.uow.begin(SCOPE) as tx:
+        await tx.slots.resize(Lane.AGENT, count)
 
 
 async def expect_given_back(here: Scene) -> None:

@@ -127,7 +127,7 @@ async def test_a_worker_that_loses_the_reply_behind_a_handover_makes_no_second_c
     here = await scene(Replay.NEVER, Policy.ALLOW_ALL)
     await here.upload()
     left = HANDED_OVER[opened, Death.REPLY_LOST]
-    outcome = ending(left, Replay.SAFE).value
+    outcome = ending(left, Replay.NEVER if opened is Stage.AGENT else Replay.SAFE).value
     async with here.unlucky(Point.SETTLED, nth(BEFORE_IT[opened], Point.SETTLED, here.order)):
         before = await here.view()
         if left is not Left.SETTLED:
@@ -144,7 +144,7 @@ async def test_a_worker_that_loses_the_reply_to_a_handover_itself_leaves_it_to_r
     """It settles again, is fenced, and never hears of what was claimed for it."""
     here = await scene(Replay.NEVER, Policy.ALLOW_ALL)
     await here.upload()
-    left = Left.PREPARED if opened is Stage.AGENT else Left.STARTED
+    left = Left.COMMITTED if opened is Stage.AGENT else Left.STARTED
     outcome = ending(left, Replay.SAFE).value
     earlier = BEFORE_IT[opened]
     async with here.unlucky(Point.CALL_ENDED, nth(earlier, Point.CALL_ENDED, here.order)):

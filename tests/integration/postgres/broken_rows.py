@@ -24,6 +24,7 @@ from tests.integration.postgres.broken import (
 from tests.integration.postgres.outcomes import S
 
 AGENT: Final = "operation = 'analysis.agent'"
+FILLING: Final = "filling_space_id = 'other', filling_dimension = 8"
 SOMEBODY: Final = f"scope_id = '{S}', generation = 1"
 
 
@@ -134,6 +135,37 @@ LIBRARY: Final[Mapping[str, Sequence[Broken]]] = {
     "generation-of-task": (by("UPDATE cache_generations SET completed_at = NULL"),),
 }
 
+SEARCH: Final[Mapping[str, Sequence[Broken]]] = {
+    "filled-beside-served": (
+        by("UPDATE search_migrations SET serving_space_id = NULL, serving_dimension = NULL, " + FILLING),
+        by(
+            "ALTER TABLE search_migrations DROP CONSTRAINT ck_search_migrations_spaces",
+            "UPDATE search_migrations SET filling_space_id = serving_space_id, filling_dimension = serving_dimension",
+            also=["constraints"],
+        ),
+    ),
+    "dimension-served": (
+        by("UPDATE search_migrations SET serving_dimension = 9"),
+        by(
+            "UPDATE search_migrations SET filling_space_id = serving_space_id, filling_dimension = 9,"
+            " serving_space_id = 'other'"
+        ),
+    ),
+    "legacy-readable": (
+        by(
+            "UPDATE search_migrations SET mode = 'legacy_only'",
+            "UPDATE cache_generations SET completed_at = NULL",
+            also=["generation-of-task"],
+        ),
+        by(
+            "UPDATE search_migrations SET mode = 'backfill'",
+            "UPDATE cache_generations SET completed_at = NULL",
+            also=["generation-of-task"],
+        ),
+    ),
+    "dimension-of-generation": (by("UPDATE cache_generations SET dimension = 9"),),
+}
+
 LANES: Final[Mapping[str, Sequence[Broken]]] = {
     "slots-numbered": (by("DELETE FROM lane_slots WHERE number = 7"),),
     "one-slot-a-claim": (
@@ -167,6 +199,7 @@ LATE: Final[Mapping[str, Sequence[Broken]]] = {
         ),
     ),
     "pending-release": (by(release("'somebody'", LONG_AGO)),),
+    "served-empty": (by("UPDATE search_migrations SET serving_space_id = 'other'"),),
 }
 
 REST: Final[Mapping[str, Sequence[Broken]]] = {

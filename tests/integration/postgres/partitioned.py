@@ -27,6 +27,7 @@ def create_partitioned(dsn: str) -> None:
     metadata = MetaData()
     options = {table.name: _cut(table, metadata) for table in METADATA.sorted_tables}
     with engine.begin() as connection:
+        _run(connection, ["CREATE EXTENSION IF NOT EXISTS btree_gin"])
         metadata.create_all(connection)
         for name in PARTITIONED:
             _run(connection, _partitions(name, options[name]))

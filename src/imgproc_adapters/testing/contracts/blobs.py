@@ -72,11 +72,24 @@ class BlobStoreContract:
             blobs.path(B, key)
         with pytest.raises(InvalidValue):
             await blobs.remove(B, key)
+        with pytest.raises(InvalidValue):
+            await blobs.has(B, key)
+
+    async def test_it_has_what_was_kept_and_not_removed(self, blobs: BlobStore) -> None:
+        staged = await _stage(blobs, b"picture")
+        key = await blobs.keep(A, staged)
+        assert await blobs.has(A, key)
+        await blobs.remove(A, key)
+        assert not await blobs.has(A, key)
+        await blobs.keep(A, await _stage(blobs, b"picture"))
+        assert await blobs.has(A, key)
 
     @pytest.mark.parametrize("key", ["", "/", "../../etc/passwd", "/etc/passwd", "a/b", "\0", "a" * 64])
     async def test_a_key_that_the_store_did_not_make_is_refused(self, blobs: BlobStore, key: str) -> None:
         with pytest.raises(InvalidValue):
             blobs.path(A, key)
+        with pytest.raises(InvalidValue):
+            await blobs.has(A, key)
 
     async def test_discarded_bytes_are_gone_and_may_be_discarded_again(self, blobs: BlobStore) -> None:
         staged = await _stage(blobs, b"picture")

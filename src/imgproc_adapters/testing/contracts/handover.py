@@ -58,6 +58,16 @@ class _Broken(AllowAllPolicy):
         raise ZeroDivisionError
 
 
+class _Withdrawing(AllowAllPolicy):
+    def commit_now(self, request: OperationRequest, reservation: str) -> Decision:  # noqa: ARG002 - the port's signature
+        return Denied(DenialReason.LIMIT_EXCEEDED, "told to deny")
+
+
+class _Failing(AllowAllPolicy):
+    def commit_now(self, request: OperationRequest, reservation: str) -> Decision:  # noqa: ARG002 - the port's signature
+        raise ZeroDivisionError
+
+
 @define(eq=False)
 class _Contested:
     """A unit of work whose first transaction is undone at its end, because somebody else was first."""
@@ -171,9 +181,11 @@ class HandoverContract:
         assert (lease.owner, lease.generation) == (ANOTHER, 1)
         assert lease.expires_at is not None
         assert (list(rows.attempts), execution.begun) == ([execution.attempt], None)
-        assert [(a.status, a.attempt_no, a.generation) for a in rows.attempts] == [(AttemptStatus.PREPARED, 1, 1)]
+        assert [(a.status, a.attempt_no, a.generation) for a in rows.attempts] == [
+            (AttemptStatus.GRANT_COMMITTED, 1, 1)
+        ]
         assert [(slot.task_id, slot.generation, slot.free_at) for slot in rows.slots] == [(rows.task.task_id, 1, None)]
-        assert [(g.status, g.task_id) for g in rows.grants] == [(GrantStatus.ACQUIRED, rows.task.task_id)]
+        assert [(g.status, g.task_id) for g in rows.grants] == [(GrantStatus.COMMITTED, rows.task.task_id)]
         assert [g.reservation for g in rows.grants] == [execution.reservation]
         assert (rows.job.stage(Stage.AGENT).status, rows.job.due_at) == (JobStatus.RUNNING, None)
         assert started(house.ledger, AGENT) == []
@@ -296,6 +308,21 @@ class HandoverContract:
         assert (job.status, job.stage(Stage.AGENT).task_id) == (JobStatus.BLOCKED, None)
         assert job.error is not None
         assert job.error.code is reason
+
+    @pytest.mark.parametrize("policy", [_Withdrawing(), _Failing()])
+    async def test_a_grant_that_is_not_committed_at_once_is_asked_about_before_the_call(
+        self, world: World, policy: OperationPolicy
+    ) -> None:
+        house = _House(world, policy)
+        (execution,) = await house.settle(await house.open())
+        rows = await house.rows(Stage.AGENT)
+        assert [(a.status, g.status) for a, g in zip(rows.attempts, rows.grants, strict=True)] == [
+            (AttemptStatus.PREPARED, GrantStatus.ACQUIRED)
+        ]
+        await house.settle(await house.process.called([execution]))
+        rows = await house.rows(Stage.AGENT)
+        assert (rows.job.status, [g.status for g in rows.grants]) == (JobStatus.BLOCKED, [GrantStatus.RELEASED])
+        assert started(house.ledger, AGENT) == []
 
     async def test_a_superseded_deployment_hands_nothing_over(self, world: World) -> None:
         house = _House(world)

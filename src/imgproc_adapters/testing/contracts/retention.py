@@ -19,6 +19,7 @@ from imgproc_adapters.testing.factories import (
     make_task,
     make_text_product,
     make_visual_product,
+    make_words,
     new_id,
     vector,
 )
@@ -109,7 +110,9 @@ async def begin_generation(world: World, *, complete: bool, entries: Sequence[Me
     ended = await end_task(world, task)
     generation = Generation(A, GenerationId(new_id()), task.task_id, world.text_space, LONG_AGO)
     async with world.uow.begin(A) as tx:
-        await tx.search.publish([make_text_product(m, make_context(m), vector(1), world.text_space) for m in entries])
+        described = [(meme, make_context(meme)) for meme in entries]
+        products = [make_text_product(*pair, vector(1), world.text_space) for pair in described]
+        await tx.search.publish(products, make_words(*described))
         await tx.generations.add(generation)
         await tx.generations.copy_page(generation.generation_id, None, 100)
         if complete:
@@ -363,3 +366,26 @@ class RetentionStoreContract:
             left = (await tx.products.stamps([meme.meme_id]))[meme.meme_id]
         assert {stamp.image_sha256 for stamp in left.visual}.isdisjoint({visual.image_sha256})
         assert [stamp.metadata_hash for stamp in left.text] == [second.metadata_hash]
+
+    async def test_what_was_found_by_a_deleted_vector_is_not_found_any_more(self, world: World) -> None:
+        memes = [make_meme(A) for _ in range(2)]
+        described = [(meme, make_context(meme)) for meme in memes]
+        former = evolve(world.text_space, id="former-space")
+        await store(world, *memes, *(context for _, context in described))
+        products = [
+            make_text_product(*pair, vector(1), space) for pair in described for space in (world.text_space, former)
+        ]
+        async with world.uow.begin(A) as tx:
+            await tx.memes.lock([meme.meme_id for meme in memes])
+            await tx.products.put_text(products)
+            await tx.search.publish(products, make_words(*described))
+            doomed = [p for p in products if p.space_id == former.id and p.meme_id == memes[0].meme_id]
+            stale = evolve(doomed[0], space_id=world.text_space.id, metadata_hash=make_meme().picture.sha256)
+            await tx.products.put_text([stale])
+            keys = [(p.meme_id, p.image_sha256, p.metadata_hash, p.space_id) for p in [*doomed, stale]]
+            assert await tx.retention.delete_vectors([], keys) == {Kind.VISUAL_VECTORS: 0, Kind.TEXT_VECTORS: 2}
+        async with world.uow.begin(A) as tx:
+            left = [n.meme_id for n in await tx.search.nearest(former.id, vector(1), 10)]
+            kept = [n.meme_id for n in await tx.search.nearest(world.text_space.id, vector(1), 10)]
+        assert left == [memes[1].meme_id]
+        assert kept == [meme.meme_id for meme in memes]

@@ -17,6 +17,7 @@ from imgproc_adapters.testing.factories import (
     make_release,
     make_task,
     make_text_product,
+    make_words,
     vector,
 )
 from imgproc_adapters.testing.seed import MINUTE, NO_TIME, OWNER, A, B, claim, store, store_jobs, store_tasks
@@ -34,6 +35,7 @@ from imgproc_domain.meme import Meme
 from imgproc_domain.policy import Operation
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
+from imgproc_domain.search import Coverage
 from imgproc_domain.stage import IMAGE_TASK_TYPES, Stage, TaskType
 from imgproc_domain.task import Task, TaskStatus
 
@@ -78,7 +80,7 @@ async def _store(world: World, rows: Rows) -> None:
     async with world.uow.begin(rows.meme.scope) as tx:
         product = make_text_product(rows.meme, rows.context, vector(1), world.text_space)
         await tx.products.put_text([product])
-        await tx.search.publish([product])
+        await tx.search.publish([product], make_words((rows.meme, rows.context)))
         await tx.releases.add([make_release(KEY)])
 
 
@@ -111,7 +113,9 @@ async def _seen(world: World, scope: Scope, rows: Rows) -> Mapping[str, object]:
             ],
             "releases": await tx.releases.pending(10),
             "found": await tx.search.nearest(world.text_space.id, vector(1), 10),
-            "counted": [await tx.memes.count(), await tx.search.searchable(world.text_space.id)],
+            "worded": await tx.search.worded(world.text_space.id, vector(1), ["cat"], 10),
+            "counted": await tx.memes.count(),
+            "coverage": await tx.search.coverage(world.text_space.id),
         }
 
 
@@ -189,7 +193,9 @@ class ScopeContract:
             assert (seen["busy"], seen["task page"]) == ([own.visual, own.agent], (own.agent, own.visual))
             assert seen["attempts"] == {own.agent.task_id: own.attempt}
             assert seen["grants"] == [{KEY: own.grant}, {own.grant.grant_id: own.grant}]
-            assert [len(seen["releases"]), len(seen["found"]), *seen["counted"]] == [1] * 4
+            found = (seen["found"], seen["worded"])
+            assert [[n.meme_id for n in some] for some in found] == [[own.meme.meme_id]] * 2
+            assert (len(seen["releases"]), seen["counted"], seen["coverage"]) == (1, 1, Coverage(1, 1))
 
     @pytest.mark.parametrize("deed", DEEDS)
     async def test_what_one_scope_does_changes_nothing_of_another(

@@ -32,7 +32,7 @@ def test_a_missing_policy_of_a_retry_is_the_old_jobs() -> None:
         (b'{"query": "x", "n_results": 1.5}', "n_results in the body: expected a whole number from 1 to 100"),
         (b'{"query": "x", "n_results": true}', "n_results in the body: expected a whole number from 1 to 100"),
         (b'{"query": "x", "min_score": "1"}', "min_score in the body: expected a number from -1 to 1"),
-        (b'{"query": "x", "mode": "hybrid"}', "mode in the body: expected semantic"),
+        (b'{"query": "x", "mode": "words"}', "mode in the body: expected one of semantic, hybrid"),
         (b"[]", "the body: expected a JSON object"),
         (b"{", "the body: expected valid JSON"),
         (b'{"query": NaN}', "the body: expected valid JSON"),

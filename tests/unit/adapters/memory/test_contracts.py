@@ -17,11 +17,13 @@ from imgproc_adapters.testing.contracts import (
     JobClaimStoreContract,
     JobStoreContract,
     MemeStoreContract,
+    MigrationStoreContract,
     ProductStoreContract,
     ReleaseOutboxContract,
     RetentionStoreContract,
     ScopeContract,
     SearchStoreContract,
+    SimilarStoreContract,
     SlotStoreContract,
     SuccessionContract,
     TaskStoreContract,
@@ -78,6 +80,9 @@ class TestJobs(JobStoreContract): ...
 class TestMemes(MemeStoreContract): ...
 
 
+class TestMigration(MigrationStoreContract): ...
+
+
 class TestProducts(ProductStoreContract): ...
 
 
@@ -91,6 +96,9 @@ class TestScopes(ScopeContract): ...
 
 
 class TestSearch(SearchStoreContract): ...
+
+
+class TestSimilar(SimilarStoreContract): ...
 
 
 class TestSlots(SlotStoreContract): ...

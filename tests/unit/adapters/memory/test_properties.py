@@ -6,7 +6,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imgproc_adapters.testing.factories import make_context, make_meme, make_text_product
+from imgproc_adapters.testing.factories import make_context, make_meme, make_text_product, make_words
 from imgproc_adapters.testing.seed import store
 from imgproc_adapters.testing.strategies import descriptions, scopes, vectors
 from imgproc_adapters.testing.world import TEXT_SPACE, memory_world
@@ -41,8 +41,10 @@ def test_the_nearest_are_those_of_an_exhaustive_search(stored: list[Vector], que
         if memes:
             await store(world, *memes)
         async with world.uow.begin(Scope("local")) as tx:
-            pairs = list(zip(memes, stored, strict=True))
-            await tx.search.publish([make_text_product(m, make_context(m), v, TEXT_SPACE) for m, v in pairs])
+            described = [(meme, make_context(meme)) for meme in memes]
+            pairs = zip(described, stored, strict=True)
+            products = [make_text_product(*pair, made, TEXT_SPACE) for pair, made in pairs]
+            await tx.search.publish(products, make_words(*described))
             found = await tx.search.nearest(TEXT_SPACE.id, query, limit)
         expected = sorted(v.cosine_distance(query) for v in stored)[:limit]
         assert [round(n.distance, 4) for n in found] == [round(d, 4) for d in expected]

@@ -1,0 +1,96 @@
+"""What search is compared with: one prepared statement in binary, on a connection that does nothing else.
+
+Each statement has its scope written into it, so that one plan is made once and serves every query.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from attrs import frozen
+from psycopg import AsyncConnection, sql
+
+from benchmarks.search_data import SPACE, Asked
+from imgproc_adapters.postgres.arrays import Half
+from imgproc_adapters.postgres.engine import open_engine
+from imgproc_adapters.postgres.pool import checked_out
+from imgproc_adapters.postgres.search import any_of, enough_of
+from imgproc_domain.ids import MemeId
+from imgproc_domain.scope import Scope
+from imgproc_domain.search import HEAD, Ranking
+from imgproc_domain.words import WEIGHTS, Field, query_words
+
+COVERING: Final = "all compared, covering index"
+EFFORTS: Final = (100, 200, 400)
+"""How many candidates an approximate index keeps."""
+
+_ROWS: Final = "search_vectors WHERE scope_id = {scope} AND space_id = {space} AND dimension"
+_ALL: Final = f"SELECT meme_id, 1 + (embedding <#> %(query)s) AS d FROM {_ROWS} <= 1100 ORDER BY d, meme_id"
+_SOME: Final = (
+    f"SELECT meme_id, 1 + (embedding <#> %(query)s) AS d FROM {_ROWS} = {{size}}"
+    " ORDER BY embedding::halfvec({size}) <#> %(query)s"
+)
+_FUSED: Final = """
+    WITH near AS MATERIALIZED ({near} LIMIT {head}),
+    meaning AS (SELECT meme_id, row_number() OVER (ORDER BY d + 0, meme_id) AS place FROM near),
+    word AS (
+        SELECT meme_id, share, row_number() OVER (ORDER BY share DESC, own, meme_id) AS place
+        FROM (
+            SELECT meme_id, ts_rank({weights}, words, %(words)s::tsquery) * 1.645 AS share, length(words) AS own
+            FROM search_vectors
+            WHERE scope_id = {scope} AND space_id = {space} AND words IS NOT NULL AND words @@ %(enough)s::tsquery
+            ORDER BY share DESC, own, meme_id LIMIT {head}
+        ) best
+    )
+    SELECT meme_id FROM meaning FULL JOIN word USING (meme_id)
+    ORDER BY coalesce(1.0 / (60 + meaning.place), 0) + coalesce(share / (60 + word.place), 0) DESC, meme_id
+    LIMIT {limit}
+"""
+
+
+@frozen
+class Raw:
+    """Connections by how much effort an approximate index is to make on them; None is for those that need none."""
+
+    connections: Mapping[int | None, AsyncConnection[Any]]
+
+    def names(self, *, by_index: bool) -> Mapping[str, int | None]:
+        """Return what there is to compare with, and the connection for it."""
+        return {f"index, ef {effort}": effort for effort in EFFORTS} if by_index else {COVERING: None}
+
+    async def find(self, scope: Scope, asked: Asked, limit: int, ranking: Ranking, effort: int | None) -> list[MemeId]:
+        near = _SOME if effort else _ALL
+        text = f"{near} LIMIT {{limit}}" if ranking is Ranking.SEMANTIC else _FUSED.replace("{near}", near)
+        query = sql.SQL(text).format(
+            scope=sql.Literal(scope),
+            space=sql.Literal(SPACE.id),
+            size=sql.Literal(SPACE.dimension),
+            head=sql.Literal(HEAD),
+            limit=sql.Literal(limit),
+            weights=sql.Literal("{" + ",".join(str(WEIGHTS[field]) for field in reversed(_IN_ORDER)) + "}"),
+        )
+        values: dict[str, object] = {"query": Half.of(asked.vector)}
+        if ranking is Ranking.HYBRID:
+            words = query_words(asked.text).words
+            values |= {"words": any_of(words), "enough": enough_of(words)}
+        rows = await (await self.connections[effort].execute(query, values, prepare=True, binary=True)).fetchall()
+        return [row[0] for row in rows]
+
+
+_IN_ORDER: Final[Sequence[Field]] = (Field.TITLE, Field.VISIBLE_TEXT, Field.KEYWORDS, Field.FILE_NAME)
+
+
+@asynccontextmanager
+async def open_raw(dsn: str) -> AsyncIterator[Raw]:
+    engine = open_engine(dsn, pool_size=1 + len(EFFORTS))
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(engine.dispose)
+        connections: dict[int | None, AsyncConnection[Any]] = {}
+        for effort in (None, *EFFORTS):
+            connection = await stack.enter_async_context(checked_out(engine, autocommit=True))
+            if effort:
+                await connection.execute("SET enable_sort = off")
+                await connection.execute("SET hnsw.iterative_scan = relaxed_order")
+                await connection.execute(f"SET hnsw.ef_search = {effort}".encode())
+            connections[effort] = connection
+        yield Raw(connections)

@@ -1,0 +1,225 @@
+"""What stores ask at the same time travels at once: in its order, with the same errors, and in few round trips."""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from psycopg import AsyncConnection
+from psycopg.pq import Trace
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from imgproc_adapters.policy import AllowAllPolicy
+from imgproc_adapters.postgres.dispatch import PostgresDispatch
+from imgproc_adapters.postgres.engine import open_engine
+from imgproc_adapters.postgres.pool import checked_out
+from imgproc_adapters.postgres.uow import PostgresUnitOfWork
+from imgproc_adapters.system import SystemIds
+from imgproc_adapters.testing.decoder import ScriptedDecoder
+from imgproc_adapters.testing.factories import make_job, make_meme
+from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.names import NameBlobs
+from imgproc_adapters.testing.observer import RecordingObserver
+from imgproc_domain.errors import Conflict
+from imgproc_domain.ids import JobId, WorkerId
+from imgproc_domain.job import Job, JobStatus
+from imgproc_domain.meme import Meme
+from imgproc_domain.ports.unit_of_work import Transaction, UnitOfWork
+from imgproc_domain.scope import Scope
+from imgproc_domain.settlement import Settling
+from imgproc_domain.stage import Lane, ReverseImagePolicy, TaskType
+from imgproc_domain.submission import Mode, Submission
+from imgproc_domain.usecases.claim import Execution, attempt_of, claim_tasks
+from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.handover import Handover
+from imgproc_domain.usecases.perform import perform
+from imgproc_domain.usecases.settle import settle_and_claim
+from imgproc_domain.usecases.start import start
+from imgproc_domain.usecases.submit import submit
+from imgproc_domain.usecases.views import job_counts
+
+A = Scope("trips-a")
+ME = WorkerId("me")
+# what the server is asked to answer before it goes on: a pipeline is one of them
+_ASKED = re.compile(r"^F\t\d+\t(?:Sync|Query)\b", re.MULTILINE)
+
+
+class Trips:
+    """Counts how often the client waits for the server, by what libpq writes down of one connection's messages."""
+
+    def __init__(self, file: Path, connection: AsyncConnection) -> None:
+        self._file = file
+        self._connection = connection
+        self._told = file.open("w", encoding="utf-8")
+        connection.pgconn.trace(self._told.fileno())
+        connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+        self._seen = 0
+
+    @contextmanager
+    def at_most(self, count: int) -> Iterator[None]:
+        self._taken()
+        yield
+        taken = self._taken()
+        assert 1 <= taken <= count, f"{taken} round trips"
+
+    def _taken(self) -> int:
+        text = self._file.read_text(encoding="utf-8")
+        fresh, self._seen = text[self._seen :], len(text)
+        return len(_ASKED.findall(fresh))
+
+    def close(self) -> None:
+        self._connection.pgconn.untrace()
+        self._told.close()
+
+
+@pytest_asyncio.fixture
+async def lone(database: str, pooled: bool) -> AsyncIterator[AsyncEngine]:
+    """An engine with one connection, so that every statement goes over the one that is watched."""
+    engine = open_engine(database, pool_size=1, pooler=pooled)
+    yield engine
+    await engine.dispose()
+
+
+@pytest_asyncio.fixture
+async def trips(lone: AsyncEngine, tmp_path: Path) -> AsyncIterator[Trips]:
+    # the scope's own rows are written by its first transaction
+    async with PostgresUnitOfWork(lone).begin(A) as tx:
+        await tx.now()
+    async with checked_out(lone) as connection:
+        trips = Trips(tmp_path / "trace", connection)
+    yield trips
+    trips.close()
+
+
+@pytest_asyncio.fixture
+async def deployment(lone: AsyncEngine) -> Deployment:
+    uow = PostgresUnitOfWork(lone)
+    async with uow.begin(A) as tx:
+        await tx.slots.resize(Lane.AGENT, 2)
+    return Deployment(
+        uow=uow,
+        blobs=NameBlobs(),
+        decoder=ScriptedDecoder(),
+        visual=ScriptedVisualModel(),
+        agent=ScriptedAgent(),
+        text=ScriptedTextModel(),
+        policy=AllowAllPolicy(),
+        ids=SystemIds(),
+        observer=RecordingObserver(),
+    )
+
+
+async def stored(uow: UnitOfWork, content: str = "cat") -> Meme:
+    meme = make_meme(A, content=content)
+    async with uow.begin(A) as tx:
+        await tx.memes.add(meme)
+    return meme
+
+
+async def test_results_stand_in_the_order_of_the_works_however_many_steps_each_takes(uow: PostgresUnitOfWork) -> None:
+    meme = await stored(uow)
+    job = make_job(meme)
+    async with uow.begin(A) as tx:
+        await tx.jobs.add([job])
+    async with uow.begin(A) as tx:
+        none, newest, memes, (now, locked) = await tx.together(
+            # asks nothing, twice, once, and for two others
+            tx.jobs.get([]),
+            tx.jobs.newest([meme.meme_id]),
+            tx.memes.get([meme.meme_id]),
+            both(tx, job),
+        )
+    assert (none, dict(newest), dict(memes)) == ({}, {meme.meme_id: job}, {meme.meme_id: meme})
+    assert (now.tzinfo is not None, dict(locked)) == (True, {job.job_id: job})
+
+
+async def both(tx: Transaction, job: Job) -> tuple[datetime, Mapping[JobId, Job]]:
+    return await tx.together(tx.now(), tx.jobs.lock([job.job_id]))
+
+
+async def test_what_is_asked_first_is_done_first(uow: PostgresUnitOfWork) -> None:
+    meme = make_meme(A)
+    async with uow.begin(A) as tx:
+        before, _, after = await tx.together(
+            tx.memes.get([meme.meme_id]), tx.memes.add(meme), tx.memes.get([meme.meme_id])
+        )
+    assert (dict(before), dict(after)) == ({}, {meme.meme_id: meme})
+
+
+async def test_the_first_error_is_the_one_that_is_raised_and_nothing_is_kept(
+    uow: PostgresUnitOfWork, caplog: pytest.LogCaptureFixture
+) -> None:
+    meme = await stored(uow)
+    twin, other = make_meme(A, content="cat"), make_meme(A, content="dog")
+    with caplog.at_level(logging.DEBUG), pytest.raises(Conflict, match="exists already"):
+        async with uow.begin(A) as tx:
+            await tx.together(tx.memes.add(other), tx.memes.add(twin), tx.now(), tx.memes.count())
+    assert [record for record in caplog.records if record.name.startswith("psycopg")] == []
+    async with uow.begin(A) as tx:
+        assert list(await tx.memes.get([meme.meme_id, twin.meme_id, other.meme_id])) == [meme.meme_id]
+
+
+async def test_a_work_that_refuses_ends_the_others_and_keeps_nothing(uow: PostgresUnitOfWork) -> None:
+    meme = await stored(uow)
+    gone, other = make_job(meme), make_meme(A, content="dog")
+    with pytest.raises(Conflict, match="is gone"):
+        async with uow.begin(A) as tx:
+            await tx.together(tx.jobs.save([gone]), tx.memes.add(other), tx.jobs.newest([meme.meme_id]))
+    async with uow.begin(A) as tx:
+        assert await tx.memes.count() == 1
+
+
+async def test_a_transaction_that_begins_with_a_refused_statement_keeps_nothing(uow: PostgresUnitOfWork) -> None:
+    await stored(uow)
+    with pytest.raises(Conflict):
+        async with uow.begin(A) as tx:
+            await tx.memes.add(make_meme(A, content="cat"))
+    async with uow.begin(A) as tx:
+        assert await tx.memes.count() == 1
+
+
+async def test_a_submit_takes_few_round_trips(deployment: Deployment, trips: Trips) -> None:
+    meme = await stored(deployment.uow)
+    with trips.at_most(5):
+        await submit(deployment, A, [Submission(meme.meme_id, ReverseImagePolicy.FORBID, Mode.AUTOMATIC)])
+
+
+async def test_a_claim_takes_few_round_trips(deployment: Deployment, lone: AsyncEngine, trips: Trips) -> None:
+    await opened(deployment)
+    with trips.at_most(1):
+        assert list(await PostgresDispatch(lone).ready_scopes(TaskType.VISUAL, A, 16)) == [A]
+    with trips.at_most(5):
+        assert len(await claim_tasks(deployment, A, TaskType.VISUAL, 10, ME)) == 1
+
+
+async def test_a_stage_is_settled_and_the_next_begun_in_few_round_trips(deployment: Deployment, trips: Trips) -> None:
+    await opened(deployment)
+    visual = await claim_tasks(deployment, A, TaskType.VISUAL, 10, ME)
+    with trips.at_most(9):
+        agent = await settled(deployment, visual)
+    with trips.at_most(3):
+        running = (await start(deployment, A, agent)).running
+    with trips.at_most(8):
+        text = await settled(deployment, running)
+    with trips.at_most(8):
+        assert await settled(deployment, text) == []
+    assert await job_counts(deployment, A) == {JobStatus.SUCCEEDED: 1}
+
+
+async def opened(deployment: Deployment) -> None:
+    meme = await stored(deployment.uow)
+    await submit(deployment, A, [Submission(meme.meme_id, ReverseImagePolicy.FORBID, Mode.AUTOMATIC)])
+
+
+async def settled(deployment: Deployment, executions: Sequence[Execution]) -> Sequence[Execution]:
+    """Make the calls, settle them, and return what was handed over."""
+    items = [Settling(e.claim, attempt_of(e).attempt_id, await perform(deployment, e)) for e in executions]
+    places = dict.fromkeys(TaskType, 1)
+    handover = Handover(ME, places, 1, asyncio.get_running_loop().time())
+    _, handed_over = await settle_and_claim(deployment, A, items, handover)
+    return handed_over
