@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import asdict, evolve
 from rich.console import Console
 
-from benchmarks import ROOT, docs, engine, fairness, history, models, report, search
+from benchmarks import ROOT, docs, engine, fairness, history, models, relevance, report, search
 from benchmarks.peers import run as peers
 from benchmarks.plan import FULL, QUICK, Plan
 from benchmarks.server import open_server
@@ -25,6 +25,7 @@ PARTS: Final[Mapping[str, Callable[[EmbeddedPostgres, Plan], Measured]]] = {
     "models": models.measure,
     "fairness": fairness.measure,
     "search": search.measure,
+    "relevance": relevance.measure,
 }
 WIDTH: Final = 120
 SIZES: Final = ("jobs", "seconds", "finished", "queued", "backlog", "largest")
@@ -146,6 +147,8 @@ def _print(found: Mapping[str, Any], parts: Sequence[str]) -> None:
         console.print(fairness.table(lanes))
     if "search" in parts and isinstance(found["search"], list):
         console.print(report.of_search(found["search"]))
+    if "relevance" in parts and "error" not in found["relevance"]:
+        console.print(relevance.table(found["relevance"]))
     for error in report.errors(found, parts):
         PROGRESS.print(f"not measured: {error}", style="red", highlight=False)
 

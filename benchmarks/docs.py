@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks import ROOT
+from benchmarks import ROOT, relevance
 from benchmarks.peers.environment import interpreter
 from benchmarks.plan import FULL, Plan
 from benchmarks.report import MODEL_ROWS, ROWS, columns, search_cells, search_heads
@@ -109,6 +109,10 @@ def _parts(report: Mapping[str, Any]) -> Iterator[str]:
         yield "## Search\n"
         yield _table(search_heads(), [search_cells(row) for row in rows])
         yield _search(details.get("search", {}), rows)
+    if (asked := report.get("relevance")) and "error" not in asked:
+        yield "## Relevance\n"
+        yield _table(relevance.HEADS, relevance.cells(asked))
+        yield _RELEVANCE
 
 
 _SEARCH: Final = """\
@@ -120,6 +124,13 @@ nearest by meaning, in a transaction; the best SQL is one prepared statement in 
 else, for `hybrid` one that fuses both rankings, with the least effort of the index that finds 98 of 100; numpy compares
 all vectors in one process that has them in memory, without words. All of them in turn, query by query. Recall is
 against comparing every vector (`exact`).
+"""
+
+
+_RELEVANCE: Final = """\
+The sample pictures, described by the local agent, and questions that have one right answer each. They were written from
+the pictures and their captions before anything was measured; that a share of the words under 0.4 counts for nothing was
+chosen with them.
 """
 
 

@@ -33,6 +33,8 @@ from imgproc_domain.usecases.search import search
 from imgproc_domain.usecases.views import get_images, job_counts
 
 QUESTIONS: Final = Path(__file__).with_name("relevance.json")
+HEADS: Final = ["model", "ranking", "questions", "number", "hit@1", "hit@3", "MRR"]
+_WORDS: Final = 3
 _FIRST: Final = 10
 _PATIENCE: Final = 600.0
 
@@ -133,13 +135,26 @@ def misses(found: Sequence[Found]) -> list[dict[str, object]]:
     ]
 
 
+def cells(values: Mapping[str, Any]) -> list[list[str]]:
+    """Return a line for every model, ranking and kind of question, under `HEADS`."""
+    return [
+        [
+            model,
+            ranking,
+            kind,
+            str(found["questions"]),
+            *(f"{found[key]:.2f}" for key in ("hit_at_1", "hit_at_3", "mrr")),
+        ]
+        for model, rankings in values.items()
+        for ranking, kinds in rankings.items()
+        for kind, found in kinds.items()
+    ]
+
+
 def table(values: Mapping[str, Any]) -> Table:
     shown = Table(title="the right picture among the first, asked about the samples", title_justify="left")
-    for column in ("model", "ranking", "questions", "number", "hit@1", "hit@3", "MRR"):
-        shown.add_column(column, justify="left" if column in {"model", "ranking", "questions"} else "right")
-    for model, rankings in values.items():
-        for ranking, kinds in rankings.items():
-            for kind, found in kinds.items():
-                numbers = [f"{found[key]:.2f}" for key in ("hit_at_1", "hit_at_3", "mrr")]
-                shown.add_row(model, ranking, kind, str(found["questions"]), *numbers)
+    for place, head in enumerate(HEADS):
+        shown.add_column(head, justify="left" if place < _WORDS else "right")
+    for line in cells(values):
+        shown.add_row(*line)
     return shown

@@ -43,9 +43,8 @@ async def search(deployment: Deployment, scope: Scope, query: Query) -> Answer:
     again: so no answer is of two states, and nothing is locked for it (I15).
 
     Raises:
-        CacheNotReady: no picture of the scope can be found yet.
+        CacheNotReady: no picture of the scope can be found yet, or what is read changed again and again.
         ModelNotConfigured: the text model that the scope is searched with is missing here, or failed.
-        Conflict: what is read changed again and again.
     """
     words = query_words(query.text) if query.ranking is Ranking.HYBRID else QueryWords()
     files = Files(deployment.blobs, scope)
@@ -68,7 +67,10 @@ async def search(deployment: Deployment, scope: Scope, query: Query) -> Answer:
                 return _if_any(found)
             await files.look(found.keys)
 
-    return await decided_again(once)
+    try:
+        return await decided_again(once)
+    except Conflict as changed:
+        raise CacheNotReady(f"{changed.message}: ask again") from changed
 
 
 def _if_any(answer: Answer) -> Answer:

@@ -16,7 +16,7 @@ from imgproc_adapters.testing.script import Held
 from imgproc_adapters.testing.seed import A, B
 from imgproc_adapters.testing.words import gram_vector
 from imgproc_domain.context import Description
-from imgproc_domain.errors import CacheNotReady, Conflict, ModelNotConfigured
+from imgproc_domain.errors import CacheNotReady, ModelNotConfigured
 from imgproc_domain.ids import MemeId
 from imgproc_domain.meme import Meme
 from imgproc_domain.ports.search import SearchStore
@@ -217,7 +217,7 @@ async def test_a_state_that_changes_again_and_again_is_not_waited_for(gallery: G
             await tx.migration.save(evolve(state, epoch=state.epoch + 1))
 
     uow = Meddling(gallery.old.uow, [moves] * 100)
-    with pytest.raises(Conflict):
+    with pytest.raises(CacheNotReady, match="ask again"):
         await search(evolve(gallery.old, uow=uow), A, Query("picture"))
     assert uow.begun < 10
     uow.steps[:] = [moves] * 2
