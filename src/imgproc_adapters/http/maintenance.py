@@ -154,6 +154,7 @@ async def switch_search_migration(
             "search_incomplete",
             "search_migration_conflict",
             "legacy_not_ready",
+            "model_not_configured",
         ),
     ),
 )

@@ -69,7 +69,7 @@ async def search(deployment: Served, request: Call, data: SearchBody) -> wire.Se
     ),
 )
 async def get_search_status(deployment: Served, request: Call) -> wire.SearchStatusBody:
-    return convert.search_status(await migrate_search.status(deployment, request.auth))
+    return convert.search_status(await migrate_search.reading(deployment, request.auth))
 
 
 @route(

@@ -299,15 +299,13 @@ class SearchAnswer:
 class SearchStatusBody:
     """What searches read now, and with which model.
 
-    ``filling`` is the model that is being filled to take its place, null if none is; ``missing`` pictures, which
-    could be found, have no vector of it yet (of ``model`` itself if none is being filled).
+    ``filling`` is the model that is being filled to take its place, null if none is.
     """
 
     mode: SearchModeName
     epoch: int
     model: str
     filling: str | None = None
-    missing: int
     coverage: CoverageBody
 
 

@@ -53,13 +53,15 @@ class SpaceBody:
 class SearchMigrationBody:
     """What searches read, and what a switch would change.
 
-    ``serving`` is searched with; ``filling`` is filled beside it, null if nothing is. ``missing`` pictures lack a
-    vector in ``target``, which a switch would serve. ``generation`` is the newest complete copy that a rollback to
-    the legacy index would read.
+    ``read`` is searched with, and ``coverage`` what is found there. It is ``serving``, or the space of the legacy
+    index as long as that is read. ``filling`` is filled beside ``serving``, null if nothing is. ``missing`` pictures
+    lack a vector in ``target``, which a switch would serve. ``generation_id`` is the newest complete copy, which the
+    legacy index consists of.
     """
 
     mode: SearchModeName
     epoch: int
+    read: SpaceBody
     serving: SpaceBody
     filling: SpaceBody | None = None
     target: SpaceBody

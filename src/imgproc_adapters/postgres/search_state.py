@@ -75,14 +75,24 @@ _LACKING: Final = statement(
     probed=_PROBED,
 )
 
-# The whole scope, probed as a window is: joined, it would cost its square wherever the statistics lag behind.
+# The whole scope, whose rows stand in the order of their memes in an index of each of the three tables: read side by
+# side they take a quarter of the time that a probe each takes, and a switch makes others wait for this.
 _MISSING: Final = _part(
     """
-    FROM memes m {probed}
-    WHERE m.scope_id = %(scope)s AND m.deleted_at IS NULL AND c.metadata_hash IS NOT NULL AND v.meme_id IS NULL
+    FROM memes m
+    JOIN meme_contexts c ON c.scope_id = m.scope_id AND c.meme_id = m.meme_id
+        AND c.status = ANY (%(usable)s) AND c.metadata_hash IS NOT NULL
+    LEFT JOIN search_vectors v ON {found}
+    WHERE m.scope_id = %(scope)s AND c.scope_id = %(scope)s AND m.deleted_at IS NULL AND v.meme_id IS NULL
     """,
-    probed=_PROBED,
+    found=_FOUND,
 )
+# Nothing but that is left to the planner, which would compare each with each wherever the statistics lag behind.
+_ORDERS: Final = ("nestloop", "hashjoin", "sort", "seqscan", "bitmapscan")
+_BESIDE: Final = statement(
+    "SELECT {off}", off=", ".join(f"set_config('enable_{name}', 'off', true)" for name in _ORDERS)
+)
+_AS_EVER: Final = statement("SELECT {on}", on=", ".join(f"set_config('enable_{name}', 'on', true)" for name in _ORDERS))
 _COUNT: Final = statement("SELECT count(*) {missing}", missing=_MISSING)
 _FIRST: Final = statement("SELECT m.meme_id {missing} ORDER BY m.meme_id LIMIT %(limit)s", missing=_MISSING)
 
@@ -137,9 +147,9 @@ class PostgresMigration:
         return {MemeId(meme_id) for (meme_id,) in rows}
 
     async def first_missing(self, space: VectorSpace, limit: int) -> Sequence[MemeId]:
-        rows = await self._session.rows(_FIRST, limit=limit, **_space(space))
+        rows = await self._session.rows_between(_BESIDE, _FIRST, _AS_EVER, limit=limit, **_space(space))
         return [MemeId(meme_id) for (meme_id,) in rows]
 
     async def count_missing(self, space: VectorSpace) -> int:
-        ((count,),) = await self._session.rows(_COUNT, **_space(space))
+        ((count,),) = await self._session.rows_between(_BESIDE, _COUNT, _AS_EVER, **_space(space))
         return int(count)

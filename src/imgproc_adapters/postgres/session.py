@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 
 from imgproc_adapters.postgres.errors import translate
 from imgproc_domain.attempt import Attempt
-from imgproc_domain.errors import Conflict
+from imgproc_domain.errors import Conflict, DatabaseUnavailable
 from imgproc_domain.grant import Grant
 from imgproc_domain.ids import AttemptId, GrantId, JobId, TaskId
 from imgproc_domain.job import Job
@@ -128,9 +128,10 @@ class Session:
                     answers[place] = cursors[begin : begin + len(each.asks)]
                     begin += len(each.asks)
         finally:
-            self._gathering = outer
             for work in works:
                 work.close()
+            # behind that: what one of them gathers itself says so again as it is closed
+            self._gathering = outer
         return results
 
     async def _ask(self, asks: Sequence[Ask]) -> _Cursors:
@@ -153,6 +154,10 @@ class Session:
                     first = error
         except psycopg.Error as error:
             first = first or error
+        except BaseException:
+            # a server that was told to give up answers COMMIT with a ROLLBACK, which is no error
+            self._fail(DatabaseUnavailable("a statement was interrupted"))
+            raise
         if first is None:
             return cursors
         known = self._fail(translate(first))

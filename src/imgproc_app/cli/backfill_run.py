@@ -13,7 +13,7 @@ from imgproc_app.cli.scopes import each_wanted
 from imgproc_app.cli.session import INTERRUPTED, Session, Stop, first_of
 from imgproc_app.lifecycle import Runtime
 from imgproc_domain.config import VectorSpace
-from imgproc_domain.errors import InvalidValue, MigrationConflict
+from imgproc_domain.errors import InvalidValue, MigrationConflict, ModelNotConfigured
 from imgproc_domain.scope import Scope
 from imgproc_domain.usecases.backfill import Embedded, Embedding, Pace, Seeded, Seeding, count, embed, seed
 
@@ -64,7 +64,7 @@ async def embed_all(call: Call, wanted: Embedding, model: str | None, stop: Stop
         await _Run(call, runtime, stop, tally).over(pages, note)
     code = _finish(call, tally, stop, unwell="failed")
     if code == 0:
-        call.session.output.note("'imgproc backfill status' shows what is missing, 'imgproc backfill switch' goes over")
+        call.session.output.note("'imgproc backfill status' shows what is missing and what a switch would serve")
     return code
 
 
@@ -102,7 +102,7 @@ class _Run:
                             async for page in shown:
                                 advance.seen(note(scope, page))
                         self.tally.scopes += not self.stop.is_set()
-                    except MigrationConflict as error:
+                    except (MigrationConflict, ModelNotConfigured) as error:
                         self.tally.refused.append(Refused(scope, error))
 
 

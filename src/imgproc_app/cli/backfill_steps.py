@@ -10,7 +10,7 @@ from imgproc_app.cli.opening import opened
 from imgproc_app.cli.output import table_of
 from imgproc_app.cli.scopes import each_wanted
 from imgproc_app.lifecycle import Runtime
-from imgproc_domain.errors import LegacyNotReady, MigrationConflict, SearchIncomplete
+from imgproc_domain.errors import LegacyNotReady, MigrationConflict, ModelNotConfigured, SearchIncomplete
 from imgproc_domain.migration import SearchState
 from imgproc_domain.scope import Scope
 from imgproc_domain.search import Source
@@ -35,7 +35,7 @@ async def change_all(call: Call, step: Step, *, to: str | None = None, allow_mis
                     # where no scope was named, those without anything to change are no complaint
                     if call.scopes:
                         refused.append(Refused(scope, error))
-                except (SearchIncomplete, LegacyNotReady) as error:
+                except (SearchIncomplete, LegacyNotReady, ModelNotConfigured) as error:
                     refused.append(Refused(scope, error))
     _show_changed(call, runtime, changed, refused)
     return int(bool(refused))
@@ -46,7 +46,7 @@ async def show_all(call: Call) -> int:
     async with opened(call.session.settings()) as runtime:
         async with aclosing(each_wanted(runtime, call.scopes)) as scopes:
             found = [(scope, await status(runtime.deployment, scope)) async for scope in scopes]
-        foreign = [scope for scope, seen in found if runtime.deployment.text_model(seen.serving) is None]
+        foreign = [scope for scope, seen in found if runtime.deployment.text_model(seen.read) is None]
     output = call.session.output
     if output.as_json:
         output.document({"scopes": [status_document(scope, seen) for scope, seen in found]})
@@ -96,8 +96,9 @@ def _show_changed(
 
 def _row(runtime: Runtime, scope: Scope, state: SearchState) -> tuple[str, ...]:
     serving = named_space(runtime, state.serving) if state.serving else ""
+    read = "legacy index" if state.source is Source.LEGACY else serving
     filling = named_space(runtime, state.filling) if state.filling else ""
-    return scope, state.mode.value, str(state.epoch), serving, filling
+    return scope, state.mode.value, str(state.epoch), read, filling
 
 
 def _document(scope: Scope, state: SearchState) -> Mapping[str, object]:

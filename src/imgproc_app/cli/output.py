@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from attrs import frozen
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from imgproc_domain.text import clean
@@ -63,11 +63,22 @@ class Output:
             self.document({"error": code, "message": message, **({"hint": hint} if hint else {})})
 
 
-def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
-    """Return a table; columns named in ``right`` are aligned to the right."""
+def table_of(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> Table:
+    """Return a table; columns named in ``right`` are aligned to the right.
+
+    Those in ``whole`` are to be copied and stay on one line, however narrow the terminal.
+    """
     table = Table(title=title or None, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        justify: JustifyMethod = "right" if column in right else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column in whole)
     for row in rows:
         table.add_row(*row)
     return table

@@ -13,7 +13,10 @@ _LONGEST: Final = 1_000
 _HINTS: Final[Mapping[type[Exception], str]] = {
     DatabaseUnavailable: "is the server up? 'imgproc doctor' checks the connection",
     EmbeddedPostgresError: "'imgproc doctor' checks the embedded server; --dsn uses another one",
-    ModelNotConfigured: "'imgproc doctor' checks the models",
+    ModelNotConfigured: (
+        "'imgproc doctor' checks the models of these settings; another one that a library is searched with belongs in"
+        " IMGPROC_MORE_TEXT_MODELS"
+    ),
     ModelCallFailed: "'imgproc doctor' checks the models",
     CacheNotReady: "import pictures with 'imgproc import FOLDER'; 'imgproc status' shows how far they are",
     TaskNotFound: "'imgproc status' lists the jobs that did not succeed",

@@ -27,7 +27,7 @@ _SOON: Final = 1.0
     type=click.Choice([ranking.value for ranking in Ranking]),
     default=Ranking.HYBRID.value,
     show_default=True,
-    help="Rank by meaning and words, or by meaning alone.",
+    help="Rank by meaning alone, or by meaning and words.",
 )
 @click.option("--min-score", type=click.FloatRange(-1.0, 1.0), help="Leave out pictures that score less (-1 to 1).")
 @click.pass_obj
@@ -78,9 +78,14 @@ async def _search(session: Session, query: Query) -> int:
         for (hit, view), result in zip(found, results, strict=True)
     ]
     if rows:
-        session.output.table(table_of("", ("score", "file", "title", "matched", "meme id"), rows, right=["score"]))
+        columns = ("score", "file", "title", "matched", "meme id")
+        session.output.table(table_of("", columns, rows, right=["score"], whole=["meme id"]))
     else:
         session.output.say("no more pictures" if query.offset else "nothing scores high enough")
+    if answer.ranking is not query.ranking:
+        session.output.note("ranked by meaning alone: this library is read from a legacy index, which has no words")
+    if answer.next_offset is not None:
+        session.output.note(f"there are more: --skip {answer.next_offset}")
     if coverage.searchable < coverage.total:
         session.output.note(f"{coverage.searchable} of {coverage.total} pictures can be found so far")
     return 0

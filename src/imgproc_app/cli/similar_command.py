@@ -76,7 +76,7 @@ async def _similar(session: Session, looks: Path | MemeId, number: int, min_scor
             for r in results
         ]
         columns = ("score", "kind", "file", "title", "meme id")
-        session.output.table(table_of("", columns, rows, right=["score"]))
+        session.output.table(table_of("", columns, rows, right=["score"], whole=["meme id"]))
     else:
         session.output.say("nothing looks like it")
     return 0

@@ -18,7 +18,7 @@ _MESSAGE: Final = 120
 
 def executions_table(executions: Sequence[UnknownExecution]) -> Table:
     columns = ("task id", "file", "call", "resolved")
-    return _whole(table_of("unknown executions", columns, [_row(found) for found in executions]), 0)
+    return table_of("unknown executions", columns, [_row(found) for found in executions], whole=columns[:1])
 
 
 def detail_tables(found: UnknownDetail) -> Sequence[Table]:
@@ -27,7 +27,7 @@ def detail_tables(found: UnknownDetail) -> Sequence[Table]:
     rows = [_attempt_row(attempt) for attempt in found.attempts]
     tables = [
         _headless(table_of("unknown execution", ("", ""), _facts(found))),
-        _whole(table_of("attempts", columns, rows, right=columns[:2]), len(columns) - 1),
+        table_of("attempts", columns, rows, right=columns[:2], whole=columns[-1:]),
     ]
     if found.late:
         late = ("generation", "came", "outcome", "refused because", "message")
@@ -174,12 +174,6 @@ def _late_document(late: LateResult) -> Mapping[str, object]:
         "noted_at": late.noted_at,
         **_error(late.error),
     }
-
-
-def _whole(table: Table, column: int) -> Table:
-    """Keep what is to be copied on one line, however narrow the terminal."""
-    table.columns[column].no_wrap = True
-    return table
 
 
 def _headless(table: Table) -> Table:

@@ -34,11 +34,13 @@ _NAMED: Final = 20
 class MigrationStatus:
     """Where a scope's search stands.
 
-    ``serving`` is the space its incremental searches read, ``target`` the one they would read behind a switch, and
-    ``missing`` how many indexable memes that one lacks. ``generation`` is the newest complete one.
+    ``read`` is the space that searches read now, and ``coverage`` what they find there: a legacy source has those of
+    ``generation``, the newest complete one. ``serving`` is the space that incremental searches read, ``target`` the one
+    they would read behind a switch, and ``missing`` how many indexable memes that one lacks.
     """
 
     state: SearchState
+    read: VectorSpace
     serving: VectorSpace
     coverage: Coverage
     target: VectorSpace
@@ -46,19 +48,47 @@ class MigrationStatus:
     generation: Generation | None
 
 
+@frozen
+class SearchReading:
+    """What searches read now, and what they find there, for whoever searches: nothing of it is a scan for everybody."""
+
+    state: SearchState
+    read: VectorSpace
+    coverage: Coverage
+
+
+async def reading(deployment: Deployment, scope: Scope) -> SearchReading:
+    """Return what searches read; of what a space lacks, which takes a scan of the scope, operators ask `status`."""
+    async with deployment.uow.begin(scope) as tx:
+        state = await tx.search.state()
+        serving = _serving(deployment, state)
+        if state.source is Source.INCREMENTAL:
+            return SearchReading(state, serving, await tx.search.coverage(serving.id))
+        generation = await tx.generations.newest()
+        return SearchReading(state, generation.space if generation else serving, await _copied(tx, generation))
+
+
 async def status(deployment: Deployment, scope: Scope) -> MigrationStatus:
     """Count what a scope's search has and lacks: a scan of the scope."""
     async with deployment.uow.begin(scope) as tx:
         state = await tx.search.state()
         serving, target = _serving(deployment, state), _target(deployment, state)
+        generation = await tx.generations.newest()
+        legacy = state.source is Source.LEGACY
         return MigrationStatus(
             state=state,
+            read=generation.space if legacy and generation else serving,
             serving=serving,
-            coverage=await tx.search.coverage(serving.id),
+            coverage=await _copied(tx, generation) if legacy else await tx.search.coverage(serving.id),
             target=target,
             missing=await tx.migration.count_missing(target),
-            generation=await tx.generations.newest(),
+            generation=generation,
         )
+
+
+async def _copied(tx: Transaction, generation: Generation | None) -> Coverage:
+    usable = await tx.generations.usable(generation.generation_id) if generation else 0
+    return Coverage(usable, await tx.memes.count())
 
 
 async def start(deployment: Deployment, scope: Scope) -> SearchState:
@@ -178,13 +208,13 @@ async def _look_ahead(deployment: Deployment, scope: Scope, allow_missing: int) 
 
 async def _expect_complete(tx: Transaction, space: VectorSpace, allow_missing: int) -> None:
     """Raise `SearchIncomplete` if more memes are missing in a space, as this statement sees the scope."""
-    limit = max(allow_missing + 1, _NAMED)
-    first = await tx.migration.first_missing(space, limit)
-    if len(first) <= allow_missing:
+    first = await tx.migration.first_missing(space, _NAMED + 1)
+    # whatever is allowed, no more than these are held in memory
+    missing = len(first) if len(first) <= _NAMED else await tx.migration.count_missing(space)
+    if missing <= allow_missing:
         return
-    missing = len(first) if len(first) < limit else await tx.migration.count_missing(space)
     raise SearchIncomplete(
-        f"{missing} pictures are not searchable in {space.id} yet",
+        f"{missing} picture{'' if missing == 1 else 's'} cannot be found in {space.id} yet",
         missing=missing,
         meme_ids=[str(meme_id) for meme_id in first[:_NAMED]],
         space_id=space.id,

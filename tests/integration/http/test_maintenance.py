@@ -109,6 +109,18 @@ async def test_a_copy_of_a_library_that_went_over_to_another_model_is_of_that_on
     assert (found["model"], found["entries"]) == (OTHER.id, 1)
 
 
+async def test_the_state_names_the_model_of_the_legacy_index_that_is_read(site: Site) -> None:
+    await described(site, "a cat")
+    await filled(site)
+    await step(site, "switch")
+    await site.alice.post(GENERATIONS)
+    await built(site)
+    await step(site, "rollback", to=OWN["model"])
+    code, back = await step(site, "rollback", to="legacy")
+    assert (code, back["read"], back["serving"]) == (200, NEXT, OWN)
+    assert (await site.alice.get("/search/status")).json()["model"] == OTHER.id
+
+
 async def test_another_model_is_switched_to_once_nothing_is_missing_and_back(site: Site) -> None:
     await described(site, "a cat", "a dog")
     before = await state(site)

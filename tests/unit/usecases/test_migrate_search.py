@@ -57,7 +57,7 @@ async def test_nothing_is_switched_while_pictures_are_missing(gallery: Gallery) 
     gallery.new_model.script.then(Declined(Diagnosis(ErrorCode.EMBEDDING_FAILED, "no"), transient=False))
     await gallery.fill()
     before = await gallery.state()
-    with pytest.raises(SearchIncomplete, match="1 pictures") as refused:
+    with pytest.raises(SearchIncomplete, match="1 picture cannot") as refused:
         await switch(gallery.deployment, A)
     assert refused.value.details == {
         "missing": 1,
@@ -78,6 +78,7 @@ async def test_an_error_names_the_first_pictures_and_counts_all(gallery: Gallery
             await switch(gallery.deployment, A, allow_missing=allowed)
         assert refused.value.details["missing"] == 25
         assert refused.value.details["meme_ids"] == [str(meme.meme_id) for meme in memes[:20]]
+    assert (await switch(gallery.deployment, A, allow_missing=25)).serving == NEW
 
 
 async def test_what_cannot_be_indexed_blocks_no_switch(gallery: Gallery) -> None:
@@ -184,7 +185,7 @@ async def test_a_former_space_that_lacks_pictures_is_filled_first(gallery: Galle
     gallery.site.deployment = changed
     await gallery.site.work_off()
     assert later.meme_id in await gallery.found(deployment=changed)
-    with pytest.raises(SearchIncomplete, match="1 pictures"):
+    with pytest.raises(SearchIncomplete, match="1 picture cannot"):
         await rollback(gallery.deployment, A, gallery.text.space)
     assert len(await gallery.found()) == 3
     assert (await gallery.state()).filling == gallery.text.space
@@ -219,6 +220,24 @@ async def test_the_status_tells_where_a_search_stands(gallery: Gallery) -> None:
     assert begun.coverage == Coverage(3, 3)
     assert begun.generation is not None
     assert begun.generation.entries == 3
+
+
+async def test_the_status_tells_what_a_legacy_source_reads(gallery: Gallery) -> None:
+    await gallery.hang(2)
+    await gallery.build()
+    await gallery.fill()
+    await switch(gallery.deployment, A)
+    await gallery.hang(1, name="later")
+    await gallery.fill()
+    await rollback(gallery.deployment, A, Source.LEGACY)
+    answer = await gallery.ask()
+    seen = await status(gallery.deployment, A)
+    assert (seen.read.id, seen.coverage) == (answer.space_id, answer.coverage)
+    assert (seen.read, seen.serving, seen.coverage) == (gallery.text.space, NEW, Coverage(2, 3))
+    await start(gallery.deployment, A)
+    await switch(gallery.deployment, A)
+    seen = await status(gallery.deployment, A)
+    assert (seen.read, seen.coverage) == (NEW, Coverage(3, 3))
 
 
 async def test_every_step_is_told_once(gallery: Gallery) -> None:
