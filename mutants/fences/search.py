@@ -64,8 +64,8 @@ MUTANTS: Final = (
         breaks="I15",
         wrong="a query does not look again whether another source or space is read by then",
         file=_SEARCH,
-        before="                if await _reading(tx, deployment) != reading:\n",
-        after="                if await _reading(tx, deployment) is None:\n",
+        before="                if await tx.search.state() != reading.state:\n",
+        after="                if await tx.search.state() is None:\n",
         tests=(f"{_INTERLEAVED}::test_a_query_reads_one_space_whichever_is_switched_to_meanwhile",),
     ),
     Mutant(

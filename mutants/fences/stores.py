@@ -359,8 +359,8 @@ MUTANTS: Final = (
         breaks="I15",
         wrong="a switch while a query reads leaves it an answer of the former state under the former epoch",
         file="src/imgproc_domain/usecases/search.py",
-        before="                if await _reading(tx, deployment) != reading:\n",
-        after="                if await _reading(tx, deployment) == tx:\n",
+        before="                if await tx.search.state() != reading.state:\n",
+        after="                if await tx.search.state() == tx:\n",
         tests=("tests/unit/usecases/test_search.py::test_a_switch_while_vectors_are_read_is_obeyed",),
     ),
     Mutant(
