@@ -60,7 +60,12 @@ class MemoryTransaction:
         return self._session.now()
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> Any:
-        return [await work for work in works]
+        try:
+            return [await work for work in works]
+        finally:
+            # those behind one that failed were never begun
+            for work in works:
+                work.close()
 
 
 @frozen

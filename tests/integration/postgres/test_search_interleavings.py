@@ -41,7 +41,7 @@ QUERY: Final = Query(CAT.title)
 
 # the last statement of a query's transaction: what is done behind it comes too late
 INCREMENTAL_END: Final = Point("search.state", after=True, nth=3)
-LEGACY_END: Final = Point("generations.newest", after=True, nth=5)
+LEGACY_END: Final = Point("search.state", after=True, nth=5)
 NEAREST: Final = Point("search.nearest", after=True)
 WORDS: Final = [Point("search.worded", after=True), Point("contexts.get", after=True)]
 READING: Final = [
