@@ -55,7 +55,7 @@ MUTANTS: Final = (
         breaks="I14",
         wrong="people are told what a search in the process's own space would find",
         file=_VIEWS,
-        before="    space = (await tx.search.state()).serving or deployment.text.space\n",
+        before="    space = deployment.serving(await tx.search.state())\n",
         after="    space = deployment.text.space\n",
         tests=(f"{_FINDABLE}::test_people_are_told_what_is_found_in_the_space_that_serves",),
     ),

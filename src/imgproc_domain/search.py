@@ -74,13 +74,18 @@ def parse_query(
         raise InvalidQuery("the query is blank")
     if len(cleaned) > QUERY_LIMIT:
         raise InvalidQuery(f"the query is longer than {QUERY_LIMIT} characters")
+    expect_bounds(n_results, min_score)
+    if not 0 <= offset <= MAX_OFFSET:
+        raise InvalidQuery(f"offset is a number from 0 to {MAX_OFFSET}")
+    return Query(cleaned, n_results, min_score, ranking, offset)
+
+
+def expect_bounds(n_results: int, min_score: float | None) -> None:
+    """Raise `InvalidQuery` unless 1..100 results are asked for, and scores from -1 to 1."""
     if not 1 <= n_results <= MAX_RESULTS:
         raise InvalidQuery(f"n_results is a number from 1 to {MAX_RESULTS}")
     if min_score is not None and not -1.0 <= min_score <= 1.0:
         raise InvalidQuery("min_score is a number from -1 to 1")
-    if not 0 <= offset <= MAX_OFFSET:
-        raise InvalidQuery(f"offset is a number from 0 to {MAX_OFFSET}")
-    return Query(cleaned, n_results, min_score, ranking, offset)
 
 
 @frozen

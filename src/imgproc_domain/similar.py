@@ -6,9 +6,8 @@ from typing import Final
 
 from attrs import frozen
 
-from imgproc_domain.errors import InvalidQuery
 from imgproc_domain.ids import MemeId
-from imgproc_domain.search import MAX_RESULTS, Neighbour
+from imgproc_domain.search import Neighbour, expect_bounds
 
 NEAR_SCORE: Final = 0.92
 """From here on two pictures are near duplicates for the local visual model: measured, see docs/similar.md."""
@@ -39,10 +38,7 @@ def parse_wanted(n_results: int = 10, min_score: float | None = None) -> Wanted:
     Raises:
         InvalidQuery: ``n_results`` outside 1..100, ``min_score`` outside -1..1.
     """
-    if not 1 <= n_results <= MAX_RESULTS:
-        raise InvalidQuery(f"n_results is a number from 1 to {MAX_RESULTS}")
-    if min_score is not None and not -1.0 <= min_score <= 1.0:
-        raise InvalidQuery("min_score is a number from -1 to 1")
+    expect_bounds(n_results, min_score)
     return Wanted(n_results, min_score)
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from imgproc_app.cli.backfill_view import Advance, Refused, Tally
 from imgproc_app.cli.opening import opened
@@ -26,7 +26,7 @@ class Call:
 
     session: Session
     scopes: Sequence[Scope]
-    rate: float | None = field(default=None)
+    rate: float | None = None
 
 
 async def seed_all(call: Call, wanted: Seeding, stop: Stop) -> int:

@@ -263,7 +263,7 @@ class _Filling:
 
     async def _expect_wanted(self, tx: Transaction) -> None:
         state, space = await tx.search.state(), self.model.space
-        if space not in (state.filling, state.serving or self.deployment.text.space):
+        if space not in (state.filling, self.deployment.serving(state)):
             message = f"{space.id} is neither served nor filled any more"
             raise MigrationConflict(message, mode=state.mode.value, epoch=state.epoch)
 

@@ -11,6 +11,7 @@ from imgproc_domain.attempt import Replay
 from imgproc_domain.config import ProcessingConfig, VectorSpace
 from imgproc_domain.errors import Conflict
 from imgproc_domain.lane import LaneLimits
+from imgproc_domain.migration import SearchState
 from imgproc_domain.ports.blobs import BlobStore
 from imgproc_domain.ports.ids import Ids
 from imgproc_domain.ports.models import Agent, Decoder, TextModel, VisualModel
@@ -72,6 +73,10 @@ class Deployment:
     def config(self) -> ProcessingConfig:
         """What this process executes with; what it decides with may be another one: see `decides_with`."""
         return ProcessingConfig(self.visual.space, self.agent.fingerprint, self.text.space)
+
+    def serving(self, state: SearchState) -> VectorSpace:
+        """Return the space that incremental searches of a scope read: the one this process embeds with, if none yet."""
+        return state.serving or self.text.space
 
     def text_model(self, space: VectorSpace | None) -> TextModel | None:
         """Return the model of a space, if this process has it; without a space, the one it embeds with."""

@@ -15,7 +15,7 @@ from imgproc_domain.migration import Generation
 from imgproc_domain.ports.blobs import BlobStore
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
-from imgproc_domain.search import Neighbour
+from imgproc_domain.search import Coverage, Neighbour
 from imgproc_domain.vector import Vector
 
 _AT_ONCE: Final = 32
@@ -70,3 +70,9 @@ async def legacy_hits(
         return Unseen(unseen)
     there = [Neighbour(entry.meme_id, entry.distance) for entry in page if files.known[entry.storage_key]]
     return there[:wanted]
+
+
+async def legacy_coverage(tx: Transaction, generation: Generation | None) -> Coverage:
+    """Count the entries that may still be found, none without a generation, and the live memes of the scope."""
+    usable = await tx.generations.usable(generation.generation_id) if generation else 0
+    return Coverage(usable, await tx.memes.count())

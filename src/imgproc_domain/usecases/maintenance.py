@@ -100,7 +100,7 @@ async def _generation(tx: Transaction, deployment: Deployment, execution: Execut
         scope=tx.scope,
         generation_id=GenerationId(deployment.ids.ordered(now)),
         task_id=execution.task.task_id,
-        space=(await tx.search.state()).serving or deployment.text.space,
+        space=deployment.serving(await tx.search.state()),
         created_at=now,
     )
     await tx.generations.add(generation)

@@ -22,6 +22,7 @@ from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.search import Coverage, Source
 from imgproc_domain.usecases.deployment import Deployment, decided_again
+from imgproc_domain.usecases.legacy import legacy_coverage
 
 _Decide = Callable[[Transaction, SearchState], Awaitable[SearchState]]
 RollbackTo = VectorSpace | Literal[Source.LEGACY] | None
@@ -61,34 +62,36 @@ async def reading(deployment: Deployment, scope: Scope) -> SearchReading:
     """Return what searches read; of what a space lacks, which takes a scan of the scope, operators ask `status`."""
     async with deployment.uow.begin(scope) as tx:
         state = await tx.search.state()
-        serving = _serving(deployment, state)
-        if state.source is Source.INCREMENTAL:
-            return SearchReading(state, serving, await tx.search.coverage(serving.id))
-        generation = await tx.generations.newest()
-        return SearchReading(state, generation.space if generation else serving, await _copied(tx, generation))
+        generation = await tx.generations.newest() if state.source is Source.LEGACY else None
+        return await _read(tx, deployment, state, generation)
 
 
 async def status(deployment: Deployment, scope: Scope) -> MigrationStatus:
     """Count what a scope's search has and lacks: a scan of the scope."""
     async with deployment.uow.begin(scope) as tx:
         state = await tx.search.state()
-        serving, target = _serving(deployment, state), _target(deployment, state)
+        target = _target(deployment, state)
         generation = await tx.generations.newest()
-        legacy = state.source is Source.LEGACY
+        found = await _read(tx, deployment, state, generation)
         return MigrationStatus(
             state=state,
-            read=generation.space if legacy and generation else serving,
-            serving=serving,
-            coverage=await _copied(tx, generation) if legacy else await tx.search.coverage(serving.id),
+            read=found.read,
+            serving=deployment.serving(state),
+            coverage=found.coverage,
             target=target,
             missing=await tx.migration.count_missing(target),
             generation=generation,
         )
 
 
-async def _copied(tx: Transaction, generation: Generation | None) -> Coverage:
-    usable = await tx.generations.usable(generation.generation_id) if generation else 0
-    return Coverage(usable, await tx.memes.count())
+async def _read(
+    tx: Transaction, deployment: Deployment, state: SearchState, generation: Generation | None
+) -> SearchReading:
+    serving = deployment.serving(state)
+    if state.source is Source.INCREMENTAL:
+        return SearchReading(state, serving, await tx.search.coverage(serving.id))
+    space = generation.space if generation else serving
+    return SearchReading(state, space, await legacy_coverage(tx, generation))
 
 
 async def start(deployment: Deployment, scope: Scope) -> SearchState:
@@ -108,7 +111,7 @@ async def begin_filling(deployment: Deployment, scope: Scope, space: VectorSpace
     """
 
     async def step(tx: Transaction, state: SearchState) -> SearchState:  # noqa: ARG001 - as every step
-        return _filled(state, deployment.text.space, space)
+        return _filled(deployment, state, space)
 
     return await _step(deployment, scope, step)
 
@@ -171,11 +174,11 @@ async def _expect_readable(tx: Transaction, deployment: Deployment) -> None:
 
 async def _back_to(deployment: Deployment, scope: Scope, space: VectorSpace, allow_missing: int) -> SearchState:
     async def step(tx: Transaction, state: SearchState) -> SearchState:  # noqa: ARG001 - as every step
-        if space.id == _serving(deployment, state).id:
+        if space.id == deployment.serving(state).id:
             if state.filling is None:
                 raise _conflict(state, "searches read that space already")
             return steps.unfill(state)
-        return _filled(state, deployment.text.space, space)
+        return _filled(deployment, state, space)
 
     async def serve(tx: Transaction, state: SearchState) -> SearchState:
         if state.filling != space:
@@ -190,12 +193,12 @@ async def _back_to(deployment: Deployment, scope: Scope, space: VectorSpace, all
     return await _step(deployment, scope, serve)
 
 
-def _filled(state: SearchState, own: VectorSpace, space: VectorSpace) -> SearchState:
-    if space in (state.filling, state.serving or own):
+def _filled(deployment: Deployment, state: SearchState, space: VectorSpace) -> SearchState:
+    if space in (state.filling, deployment.serving(state)):
         return state
     if state.filling is not None:
         raise _conflict(state, f"{state.filling.id} is being filled: switch to it, or roll back, before another one")
-    return steps.begin_filling(state, own, space)
+    return steps.begin_filling(state, deployment.text.space, space)
 
 
 async def _look_ahead(deployment: Deployment, scope: Scope, allow_missing: int) -> None:
@@ -238,12 +241,8 @@ async def _step(deployment: Deployment, scope: Scope, decide: _Decide) -> Search
     return after
 
 
-def _serving(deployment: Deployment, state: SearchState) -> VectorSpace:
-    return state.serving or deployment.text.space
-
-
 def _target(deployment: Deployment, state: SearchState) -> VectorSpace:
-    return state.filling or _serving(deployment, state)
+    return state.filling or deployment.serving(state)
 
 
 def _conflict(state: SearchState, message: str) -> MigrationConflict:

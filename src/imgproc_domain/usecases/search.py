@@ -11,7 +11,7 @@ from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.search import HEAD, Answer, Coverage, Hit, Query, Ranking, Source, page, wanted
 from imgproc_domain.usecases.deployment import Deployment, decided_again
-from imgproc_domain.usecases.legacy import Files, Unseen, legacy_hits
+from imgproc_domain.usecases.legacy import Files, Unseen, legacy_coverage, legacy_hits
 from imgproc_domain.vector import Vector
 from imgproc_domain.words import QueryWords, matched_fields, query_words
 
@@ -90,7 +90,7 @@ async def _expected(deployment: Deployment, scope: Scope) -> VectorSpace:
 async def _reading(tx: Transaction, deployment: Deployment) -> Reading:
     state = await tx.search.state()
     if state.source is Source.INCREMENTAL:
-        return Reading(state, state.serving or deployment.text.space)
+        return Reading(state, deployment.serving(state))
     generation = await tx.generations.newest()
     if generation is None:
         raise CacheNotReady("this library has no index yet", total=await tx.memes.count())
@@ -132,7 +132,7 @@ async def _found(tx: Transaction, reading: Reading, asked: Asked) -> Answer | Un
 async def _coverage(tx: Transaction, reading: Reading) -> Coverage:
     if reading.generation is None:
         return await tx.search.coverage(reading.space.id)
-    return Coverage(await tx.generations.usable(reading.generation.generation_id), await tx.memes.count())
+    return await legacy_coverage(tx, reading.generation)
 
 
 async def _matched(tx: Transaction, words: QueryWords, hits: Sequence[Hit]) -> tuple[Hit, ...]:

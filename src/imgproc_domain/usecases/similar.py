@@ -11,6 +11,7 @@ from imgproc_domain.scope import Scope
 from imgproc_domain.search import Neighbour
 from imgproc_domain.similar import NEAR_DUPLICATES, Match, Wanted, matches, parse_wanted
 from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.embedding import why_unfit
 from imgproc_domain.vector import Vector
 
 
@@ -121,11 +122,9 @@ async def _unchanged(tx: Transaction, memes: Mapping[MemeId, Meme]) -> list[Meme
 
 async def _look(deployment: Deployment, path: Path) -> Vector:
     """Return the vector of one picture, for a question: it is stored nowhere."""
-    space = deployment.visual.space
     (answer,) = await deployment.visual.embed([path])
     if not isinstance(answer, Vector):
         raise ModelNotConfigured(answer.diagnosis.message, code=answer.diagnosis.code)
-    if answer.dimension != space.dimension:
-        message = f"the visual model returned {answer.dimension} components where its space has {space.dimension}"
-        raise ModelNotConfigured(message)
+    if unfit := why_unfit(answer, deployment.visual.space):
+        raise ModelNotConfigured(unfit.message)
     return answer

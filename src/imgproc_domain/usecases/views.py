@@ -158,7 +158,7 @@ async def _views(tx: Transaction, deployment: Deployment, memes: Sequence[Meme])
     newest = await tx.jobs.newest(ids)
     config = await deployment.decides_with(tx)
     # what the scope is searched in, whatever this process embeds with
-    space = (await tx.search.state()).serving or deployment.text.space
+    space = deployment.serving(await tx.search.state())
     return [_view(config, space, meme, products[meme.meme_id], newest.get(meme.meme_id)) for meme in memes]
 
 
