@@ -140,15 +140,7 @@ async def plan(connection: AsyncConnection[Any], sql: Sql, scope: Scope, limit: 
 
 async def plan_for_any_scope(connection: AsyncConnection[Any], sql: Sql) -> str:
     """Return the plan that a statement has when it is made without knowing its values."""
-    types = {
-        "scope": "text",
-        "space": "text",
-        "dimension": "int",
-        "limit": "bigint",
-        "query": "halfvec",
-        "seen": "uuid[]",
-    }
-    names = [name for name in types if f"%({name})s" in sql.decode()]
+    names = [name for name in TYPES if f"%({name})s" in sql.decode()]
     text = sql.decode()
     for number, name in enumerate(names, start=1):
         text = text.replace(f"%({name})s", f"${number}")

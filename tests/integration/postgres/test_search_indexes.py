@@ -151,18 +151,19 @@ async def test_a_build_that_is_cancelled_leaves_nothing(filled: str, engine: Asy
     async with stuck(filled, engine) as task:
         task.cancel()
         # dropping what there is waits for the writer, too
-        await until(partial(_drops, engine))
+        await until(partial(_sees, engine, "active", "DROP INDEX CONCURRENTLY%"))
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await state(engine) == {}
 
 
-async def _drops(engine: AsyncEngine) -> bool | None:
+async def _sees(engine: AsyncEngine, state: str, query: str) -> bool | None:
+    """Return whether a process of this database is in a state with a query like this one, its last; None if not."""
     async with checked_out(engine, autocommit=True) as connection:
         rows = await (
             await connection.execute(
-                "SELECT FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DROP INDEX CONCURRENTLY%'"
-                " AND datname = current_database()"
+                "SELECT FROM pg_stat_activity WHERE state = %s AND query LIKE %s AND datname = current_database()",
+                [state, query],
             )
         ).fetchall()
     return True if rows else None
@@ -171,21 +172,10 @@ async def _drops(engine: AsyncEngine) -> bool | None:
 async def test_a_second_process_waits_for_the_first_and_finds_its_work_done(filled: str, engine: AsyncEngine) -> None:
     async with stuck(filled, engine) as first:
         second = asyncio.create_task(build(filled))
-        await until(partial(_asks, engine))
+        await until(partial(_sees, engine, "idle", "%pg_try_advisory_lock%"))
         assert not second.done()
     await asyncio.gather(first, second)
     assert await state(engine) == {NAME: True}
-
-
-async def _asks(engine: AsyncEngine) -> bool | None:
-    async with checked_out(engine, autocommit=True) as connection:
-        rows = await (
-            await connection.execute(
-                "SELECT FROM pg_stat_activity WHERE state = 'idle' AND query LIKE '%pg_try_advisory_lock%'"
-                " AND datname = current_database()"
-            )
-        ).fetchall()
-    return True if rows else None
 
 
 async def test_writers_go_on_while_an_index_is_built(filled: str, engine: AsyncEngine) -> None:
