@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from imgproc_adapters.memory.schema import CONTEXTS, ENTRIES, FINDABLE, GENERATIONS, MEMES, GenerationEntry
+from imgproc_adapters.memory.schema import ENTRIES, FINDABLE, GENERATIONS, MEMES, GenerationEntry
+from imgproc_adapters.memory.search import is_current
 from imgproc_adapters.memory.session import Session
-from imgproc_domain.context import USABLE
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.meme import Meme
 from imgproc_domain.migration import Generation
@@ -61,13 +61,7 @@ class MemoryGenerations:
         entries = (row.product for row in self._session.rows(ENTRIES) if row.generation_id == generation_id)
         whole = (product for product in entries if product.vector.dimension == generation.space.dimension)
         found = ((self._session.get(MEMES, product.meme_id), product) for product in whole)
-        return [(meme, product) for meme, product in found if meme is not None and self._is_current(meme, product)]
-
-    def _is_current(self, meme: Meme, product: TextProduct) -> bool:
-        context = self._session.get(CONTEXTS, meme.meme_id)
-        if not meme.exists or context is None or context.status not in USABLE:
-            return False
-        return (meme.picture.sha256, context.metadata_hash) == (product.image_sha256, product.metadata_hash)
+        return [(meme, product) for meme, product in found if meme is not None and is_current(self._session, product)]
 
     def _get(self, generation_id: GenerationId) -> Generation:
         generation = self._session.get(GENERATIONS, generation_id)

@@ -228,7 +228,10 @@ TEXT: Final[Table[tuple[MemeId, Sha256, Sha256, str], TextProduct]] = Table(
 FINDABLE: Final[Table[tuple[str, UUID], Findable]] = Table(
     "search vectors", key=lambda row: (row.space_id, row.meme_id), references=_of_meme_child
 )
-SEARCH_STATE: Final[Table[str, SearchStateRow]] = Table("search state", key=lambda _row: "state")
+THE_STATE: Final = "state"
+"""The key of a scope's only search state."""
+
+SEARCH_STATE: Final[Table[str, SearchStateRow]] = Table("search state", key=lambda _row: THE_STATE)
 GENERATIONS: Final[Table[GenerationId, Generation]] = Table(
     "generations",
     key=lambda row: row.generation_id,

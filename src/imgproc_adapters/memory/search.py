@@ -1,13 +1,22 @@
 """What may be found now, by meaning and by words."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from imgproc_adapters.memory.schema import CONTEXTS, FINDABLE, MEMES, SEARCH_STATE, TEXT, Findable, SearchStateRow
+from imgproc_adapters.memory.schema import (
+    CONTEXTS,
+    FINDABLE,
+    MEMES,
+    SEARCH_STATE,
+    TEXT,
+    THE_STATE,
+    Findable,
+    SearchStateRow,
+)
+from imgproc_adapters.memory.search_state import lock_state
 from imgproc_adapters.memory.session import Session
 from imgproc_domain.config import VectorSpace
 from imgproc_domain.context import USABLE
@@ -18,8 +27,6 @@ from imgproc_domain.search import Coverage, Neighbour, WordMatch
 from imgproc_domain.values import evolve
 from imgproc_domain.vector import Vector
 from imgproc_domain.words import LEAST_SHARE, SHARE_DIGITS, WEIGHTS, Words, words_of
-
-_STATE: Final = "state"
 
 
 @frozen
@@ -36,9 +43,9 @@ class MemorySearch:
     async def refresh(self, meme_ids: Collection[MemeId]) -> None:
         wanted = set(meme_ids)
         for row in self._session.rows(FINDABLE):
-            if row.meme_id in wanted and not self._is_current(row.product):
+            if row.meme_id in wanted and not is_current(self._session, row.product):
                 await self._session.delete(FINDABLE, (row.space_id, row.meme_id))
-        current = [row for row in self._session.rows(TEXT) if row.meme_id in wanted and self._is_current(row)]
+        current = [row for row in self._session.rows(TEXT) if row.meme_id in wanted and is_current(self._session, row)]
         if current:
             await self._share()
         for product in current:
@@ -64,29 +71,21 @@ class MemorySearch:
         return Coverage(len(self._of_space(space_id)), total)
 
     async def state(self) -> SearchState:
-        row = self._session.get(SEARCH_STATE, _STATE)
+        row = self._session.get(SEARCH_STATE, THE_STATE)
         return row.state if row else SearchState()
 
     async def _pin(self, space: VectorSpace) -> None:
         if (await self.state()).serving is not None:
             return
-        await self._session.insert_absent(SEARCH_STATE, SearchStateRow(SearchState()))
-        (row,) = (await self._session.lock(SEARCH_STATE, [_STATE])).values()
-        if row.state.serving is None:
-            await self._session.update(SEARCH_STATE, SearchStateRow(evolve(row.state, serving=space)))
+        state = await lock_state(self._session)
+        if state.serving is None:
+            await self._session.update(SEARCH_STATE, SearchStateRow(evolve(state, serving=space)))
 
     async def _share(self) -> None:
         """Hold a state that is about to be switched, so that the switch sees what is made findable now."""
         state = await self.state()
         if state.filling is not None or state.mode is SearchMode.BACKFILL:
-            await self._session.lock(SEARCH_STATE, [_STATE])
-
-    def _is_current(self, row: TextProduct) -> bool:
-        meme = self._session.get(MEMES, row.meme_id)
-        context = self._session.get(CONTEXTS, row.meme_id)
-        if meme is None or not meme.exists or context is None or context.status not in USABLE:
-            return False
-        return (meme.picture.sha256, context.metadata_hash) == (row.image_sha256, row.metadata_hash)
+            await self._session.lock(SEARCH_STATE, [THE_STATE])
 
     def _words(self, meme_id: MemeId) -> Words:
         meme, context = self._session.get(MEMES, meme_id), self._session.get(CONTEXTS, meme_id)
@@ -96,13 +95,26 @@ class MemorySearch:
 
     def _near(self, space_id: str, vector: Vector) -> Sequence[tuple[Findable, float]]:
         rows = [row for row in self._of_space(space_id) if row.product.vector.dimension == vector.dimension]
-        if not rows:
-            return []
-        products = np.stack([_components(row.product.vector) for row in rows]) @ _components(vector)
-        return [(row, max(0.0, float(1.0 - product))) for row, product in zip(rows, products, strict=True)]
+        return list(zip(rows, distances([row.product.vector for row in rows], vector), strict=True))
 
     def _of_space(self, space_id: str) -> list[Findable]:
         return [row for row in self._session.rows(FINDABLE) if row.space_id == space_id]
+
+
+def is_current(session: Session, product: TextProduct) -> bool:
+    """Whether a vector was made from what its meme is now, which may be found (I14)."""
+    meme, context = session.get(MEMES, product.meme_id), session.get(CONTEXTS, product.meme_id)
+    if meme is None or not meme.exists or context is None or context.status not in USABLE:
+        return False
+    return (meme.picture.sha256, context.metadata_hash) == (product.image_sha256, product.metadata_hash)
+
+
+def distances(vectors: Sequence[Vector], vector: Vector) -> list[float]:
+    """Return the cosine distance of each vector to another one of the same dimension."""
+    if not vectors:
+        return []
+    products = np.stack([_components(each) for each in vectors]) @ _components(vector)
+    return [max(0.0, float(1.0 - product)) for product in products]
 
 
 def _share(words: Words, asked: Sequence[str]) -> float:

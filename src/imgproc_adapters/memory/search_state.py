@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from attrs import frozen
 
-from imgproc_adapters.memory.schema import CONTEXTS, FINDABLE, MEMES, SEARCH_STATE, SearchStateRow
+from imgproc_adapters.memory.schema import CONTEXTS, FINDABLE, MEMES, SEARCH_STATE, THE_STATE, SearchStateRow
 from imgproc_adapters.memory.session import Session
 from imgproc_domain.config import VectorSpace
 from imgproc_domain.context import USABLE
@@ -14,14 +14,19 @@ from imgproc_domain.migration import SearchState
 from imgproc_domain.ports.migration import Missing
 
 
+async def lock_state(session: Session) -> SearchState:
+    """Lock the scope's state, made if it is not there yet, and return it."""
+    await session.insert_absent(SEARCH_STATE, SearchStateRow(SearchState()))
+    (row,) = (await session.lock(SEARCH_STATE, [THE_STATE])).values()
+    return row.state
+
+
 @frozen
 class MemoryMigration:
     _session: Session
 
     async def lock(self) -> SearchState:
-        await self._session.insert_absent(SEARCH_STATE, SearchStateRow(SearchState()))
-        (row,) = (await self._session.lock(SEARCH_STATE, ["state"])).values()
-        return row.state
+        return await lock_state(self._session)
 
     async def save(self, state: SearchState) -> None:
         await self._session.update(SEARCH_STATE, SearchStateRow(state))

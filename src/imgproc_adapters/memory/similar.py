@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from attrs import frozen
 
 from imgproc_adapters.memory.schema import MEMES, VISUAL
+from imgproc_adapters.memory.search import distances
 from imgproc_adapters.memory.session import Session
 from imgproc_domain.ids import MemeId
 from imgproc_domain.product import VisualProduct
@@ -25,11 +25,8 @@ class MemorySimilar:
     ) -> Sequence[Neighbour]:
         dimension = vector.dimension
         rows = [r for r in self._present(space_id) if r.meme_id != without and r.vector.dimension == dimension]
-        if not rows:
-            return []
-        stacked = np.stack([np.frombuffer(row.vector.data, dtype=np.float32).astype(np.float64) for row in rows])
-        distances = 1.0 - stacked @ np.frombuffer(vector.data, dtype=np.float32).astype(np.float64)
-        found = (Neighbour(row.meme_id, max(0.0, float(d))) for row, d in zip(rows, distances, strict=True))
+        near = zip(rows, distances([row.vector for row in rows], vector), strict=True)
+        found = (Neighbour(row.meme_id, distance) for row, distance in near)
         return sorted(found, key=lambda neighbour: (neighbour.distance, neighbour.meme_id))[:limit]
 
     def _present(self, space_id: str) -> list[VisualProduct]:
