@@ -61,6 +61,11 @@ class Half(bytes):
         return cls(_HALF_HEAD.pack(len(components), 0) + components.tobytes())
 
 
+def cosine_distance(received: float) -> float:
+    """Return a distance as it was meant: rounding may bring that of two equal vectors a hair below nothing."""
+    return max(0.0, received)
+
+
 class Halves(list[Half]):
     """Travels as ``halfvec[]``."""
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from imgproc_adapters.postgres.arrays import Half, Texts
+from imgproc_adapters.postgres.arrays import Half, cosine_distance
+from imgproc_adapters.postgres.library import USABLE_STATUSES
 from imgproc_adapters.postgres.session import Row, Session, statement
 from imgproc_domain.config import VectorSpace
-from imgproc_domain.context import USABLE
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.migration import Generation
 from imgproc_domain.ports.search import Entry
@@ -94,7 +94,6 @@ _NEAREST: Final = statement(
     usable=_USABLE,
 )
 _COUNT: Final = statement("SELECT count(*) {usable}", usable=_USABLE)
-_STATUSES: Final = Texts(sorted(USABLE))
 
 
 class PostgresGenerations:
@@ -134,14 +133,13 @@ class PostgresGenerations:
             id=generation_id,
             query=Half.of(vector),
             dimension=vector.dimension,
-            usable=_STATUSES,
+            usable=USABLE_STATUSES,
             limit=limit,
         )
-        # rounding may bring the distance of two equal vectors a hair below nothing
-        return [Entry(meme_id, max(0.0, distance), storage_key) for meme_id, distance, storage_key in rows]
+        return [Entry(meme_id, cosine_distance(distance), storage_key) for meme_id, distance, storage_key in rows]
 
     async def usable(self, generation_id: GenerationId) -> int:
-        ((count,),) = await self._session.rows(_COUNT, id=generation_id, usable=_STATUSES)
+        ((count,),) = await self._session.rows(_COUNT, id=generation_id, usable=USABLE_STATUSES)
         return int(count)
 
     def _generation(self, row: Row) -> Generation:

@@ -6,11 +6,14 @@ from typing import Final
 from imgproc_adapters.postgres.arrays import Texts, Uuids
 from imgproc_adapters.postgres.rows import CONTEXT, MEME, context_arrays, context_of, meme_of, meme_values
 from imgproc_adapters.postgres.session import Session, Sql, statement
-from imgproc_domain.context import Context
+from imgproc_domain.context import USABLE, Context
 from imgproc_domain.ids import MemeId, Sha256
 from imgproc_domain.job import JobStatus
 from imgproc_domain.meme import Meme
 from imgproc_domain.ports.library import MemePage
+
+USABLE_STATUSES: Final = Texts(sorted(USABLE))
+"""The statuses in which a context may be found, as a parameter."""
 
 _ADD: Final = statement(
     """

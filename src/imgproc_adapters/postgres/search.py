@@ -6,14 +6,14 @@ from typing import Final
 
 from attrs import Factory, frozen
 
-from imgproc_adapters.postgres.arrays import Half, Texts, Uuids
+from imgproc_adapters.postgres.arrays import Half, Texts, Uuids, cosine_distance
 from imgproc_adapters.postgres.lately import Lately
+from imgproc_adapters.postgres.library import USABLE_STATUSES
 from imgproc_adapters.postgres.nearest import Nearest
 from imgproc_adapters.postgres.rows import description_of
 from imgproc_adapters.postgres.search_state import STATE, state_of
 from imgproc_adapters.postgres.session import Session, Sql, statement
 from imgproc_adapters.postgres.vectors import text_arrays
-from imgproc_domain.context import USABLE
 from imgproc_domain.ids import MemeId
 from imgproc_domain.migration import SearchState
 from imgproc_domain.product import TextProduct
@@ -152,7 +152,6 @@ _COVERAGE: Final = statement(
 )
 _STATE: Final = statement("SELECT {state} FROM search_migrations s WHERE s.scope_id = %(scope)s", state=STATE)
 
-_USABLE: Final = Texts(sorted(USABLE))
 
 # Few rows are counted anew each time. Counting many is done so seldom that it takes about a fiftieth of the time.
 _MANY: Final = 10_000
@@ -215,12 +214,12 @@ class PostgresSearch:
         if not meme_ids:
             return
         ids = Uuids(set(meme_ids))
-        await self._session.run(_WITHDRAW, ids=ids, usable=_USABLE)
-        described = await self._session.rows(_DESCRIBED, ids=ids, usable=_USABLE)
+        await self._session.run(_WITHDRAW, ids=ids, usable=USABLE_STATUSES)
+        described = await self._session.rows(_DESCRIBED, ids=ids, usable=USABLE_STATUSES)
         if described:
             words = [as_tsvector(words_of(description_of(stored), filename)) for _, filename, stored in described]
             current = Uuids(meme_id for meme_id, _, _ in described)
-            await self._session.run(_RESTORE, ids=current, words=Texts(words), usable=_USABLE)
+            await self._session.run(_RESTORE, ids=current, words=Texts(words), usable=USABLE_STATUSES)
 
     async def nearest(self, space_id: str, vector: Vector, limit: int) -> Sequence[Neighbour]:
         return await self._memory.nearest.find(self._session, space_id, vector, limit)
@@ -238,7 +237,7 @@ class PostgresSearch:
             least=round(LEAST_SHARE * _PARTS),
             limit=limit,
         )
-        return [WordMatch(meme_id, share / _PARTS, _distance(distance)) for meme_id, share, distance in rows]
+        return [WordMatch(meme_id, share / _PARTS, cosine_distance(distance)) for meme_id, share, distance in rows]
 
     async def coverage(self, space_id: str) -> Coverage:
         key = (self._session.scope, space_id)
@@ -255,8 +254,3 @@ class PostgresSearch:
     async def state(self) -> SearchState:
         (row,) = await self._session.rows(_STATE)
         return state_of(row)
-
-
-def _distance(found: float) -> float:
-    """Rounding may bring the distance of two equal vectors a hair below nothing."""
-    return max(0.0, found)

@@ -141,7 +141,7 @@ class Progress:
 async def indexes(engine: AsyncEngine) -> Sequence[Index]:
     """Return all indexes of scopes' own, in the order of their names. Raises `DatabaseUnavailable`."""
     async with checked_out(engine, autocommit=True) as connection:
-        return [Index(*row) for row in await _rows(connection, _INDEXES, prefix=INDEX_PREFIX)]
+        return await _indexes(connection)
 
 
 async def candidates(
@@ -184,7 +184,7 @@ class Builder:
             DatabaseUnavailable: the database did not answer, or ended the building.
         """
         name = candidate.name
-        found = next((each for each in await self._indexes() if each.name == name), None)
+        found = next((each for each in await _indexes(self._connection) if each.name == name), None)
         if found is not None and found.ready:
             return
         if found is not None:
@@ -205,9 +205,6 @@ class Builder:
     async def drop(self, name: str) -> None:
         """Drop an index, whatever state it is in. Raises `DatabaseUnavailable`."""
         await self._run(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
-
-    async def _indexes(self) -> Sequence[Index]:
-        return [Index(*row) for row in await _rows(self._connection, _INDEXES, prefix=INDEX_PREFIX)]
 
     async def _set(self, setting: str, value: str) -> None:
         await self._run(sql.SQL("SET {} = {}").format(sql.Identifier(setting), sql.Literal(value)))
@@ -250,6 +247,10 @@ def _create(candidate: Candidate, schema: str, table: str) -> sql.Composed:
         scope=sql.Literal(candidate.scope),
         space=sql.Literal(candidate.space.id),
     )
+
+
+async def _indexes(connection: AsyncConnection[Any]) -> Sequence[Index]:
+    return [Index(*row) for row in await _rows(connection, _INDEXES, prefix=INDEX_PREFIX)]
 
 
 async def _rows(connection: AsyncConnection[Any], query: bytes, **params: object) -> Sequence[Row]:

@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
 
-from imgproc_adapters.postgres.arrays import Texts, Uuids
+from imgproc_adapters.postgres.arrays import Uuids
+from imgproc_adapters.postgres.library import USABLE_STATUSES
 from imgproc_adapters.postgres.session import Row, Session, statement
 from imgproc_domain.config import VectorSpace
-from imgproc_domain.context import USABLE
 from imgproc_domain.ids import MemeId
 from imgproc_domain.migration import SearchMode, SearchState
 from imgproc_domain.ports.migration import Missing
@@ -96,7 +96,6 @@ _AS_EVER: Final = statement("SELECT {on}", on=", ".join(f"set_config('enable_{na
 _COUNT: Final = statement("SELECT count(*) {missing}", missing=_MISSING)
 _FIRST: Final = statement("SELECT m.meme_id {missing} ORDER BY m.meme_id LIMIT %(limit)s", missing=_MISSING)
 
-_USABLE: Final = Texts(sorted(USABLE))
 _BEGINNING: Final = UUID(int=0)
 
 
@@ -111,7 +110,7 @@ def state_of(row: Row) -> SearchState:
 
 
 def _space(space: VectorSpace) -> dict[str, object]:
-    return {"space": space.id, "dimension": space.dimension, "usable": _USABLE}
+    return {"space": space.id, "dimension": space.dimension, "usable": USABLE_STATUSES}
 
 
 class PostgresMigration:

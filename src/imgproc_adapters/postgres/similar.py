@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from imgproc_adapters.postgres.arrays import Half
+from imgproc_adapters.postgres.arrays import Half, cosine_distance
 from imgproc_adapters.postgres.session import Row, Session, statement
 from imgproc_domain.ids import MemeId
 from imgproc_domain.search import Neighbour
@@ -68,8 +68,7 @@ class PostgresSimilar:
             )
             present = [(meme_id, distance) for meme_id, distance, is_present in rows if is_present]
             if len(present) >= limit or len(rows) < candidates:
-                # rounding may bring the distance of two equal vectors a hair below nothing
-                return [Neighbour(meme_id, max(0.0, distance)) for meme_id, distance in present[:limit]]
+                return [Neighbour(meme_id, cosine_distance(distance)) for meme_id, distance in present[:limit]]
             candidates *= _MORE
 
 

@@ -9,9 +9,9 @@ import click
 from imgproc_adapters.text.encoders import TEXT_MODELS
 from imgproc_app.cli.backfill_run import Call, embed_all, seed_all
 from imgproc_app.cli.backfill_steps import change_all, show_all
-from imgproc_app.cli.options import global_options
+from imgproc_app.cli.options import global_options, scopes_option
+from imgproc_app.cli.scopes import named
 from imgproc_app.cli.session import Session, run, run_until_stopped
-from imgproc_domain.scope import parse_scope
 from imgproc_domain.search import Source
 from imgproc_domain.stage import ReverseImagePolicy
 from imgproc_domain.usecases.backfill import MOST_EMBEDDED, MOST_SUBMITTED, Embedding, Seeding
@@ -21,9 +21,6 @@ _STEP_SECONDS: Final = 5
 """Pictures looked at between two steps of the progress bar, and where --rate makes them slow, how long one takes."""
 _LEGACY: Final = Source.LEGACY.value
 
-_scopes = click.option(
-    "--scope", "scopes", multiple=True, metavar="SCOPE", help="Only this scope; more than once for several."
-)
 _rate = click.option("--rate", type=click.FloatRange(0, min_open=True), help="At most so many pictures a second.")
 
 
@@ -37,7 +34,7 @@ def command() -> None:
 
 
 @command.command("seed", short_help="Queue pictures that were never processed.")
-@_scopes
+@scopes_option
 @click.option("--all", "everything", is_flag=True, help="Those with a job, too: what is stale of them is made again.")
 @click.option(
     "--reverse-image-policy",
@@ -69,7 +66,7 @@ def seed_command(
 
 
 @command.command("embed", short_help="Embed what a text model still lacks.")
-@_scopes
+@scopes_option
 @click.option(
     "--model",
     type=click.Choice(list(TEXT_MODELS)),
@@ -99,7 +96,7 @@ def embed_command(session: Session, scopes: Sequence[str], *, model: str | None,
 
 
 @command.command("start", short_help="From legacy_only to backfill.")
-@_scopes
+@scopes_option
 @click.pass_obj
 def start_command(session: Session, scopes: Sequence[str]) -> int:
     """Begin to leave the legacy index: searches go on reading it until 'switch'. Harmless where that is done."""
@@ -115,7 +112,7 @@ def _allow_missing(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @command.command("switch", short_help="Let searches read what was filled.")
-@_scopes
+@scopes_option
 @_allow_missing
 @click.pass_obj
 def switch_command(session: Session, scopes: Sequence[str], *, allow_missing: int) -> int:
@@ -129,7 +126,7 @@ def switch_command(session: Session, scopes: Sequence[str], *, allow_missing: in
 
 
 @command.command("rollback", short_help="Go back to what was read before.")
-@_scopes
+@scopes_option
 @click.option("--to", type=click.Choice([*TEXT_MODELS, _LEGACY]), help="A model, or the legacy index.")
 @_allow_missing
 @click.pass_obj
@@ -144,7 +141,7 @@ def rollback_command(session: Session, scopes: Sequence[str], *, to: str | None,
 
 
 @command.command("status", short_help="Show what scopes are searched with, and what is missing.")
-@_scopes
+@scopes_option
 @click.pass_obj
 def status_command(session: Session, scopes: Sequence[str]) -> int:
     """Show of every scope what its searches read, what is being filled, and how many pictures that still lacks.
@@ -156,7 +153,7 @@ def status_command(session: Session, scopes: Sequence[str]) -> int:
 
 
 def _call(session: Session, scopes: Sequence[str], rate: float | None = None) -> Call:
-    return Call(session, [parse_scope(scope) for scope in dict.fromkeys(scopes)], rate)
+    return Call(session, named(scopes), rate)
 
 
 # as with every other command, the global options may stand behind it

@@ -8,6 +8,7 @@ import click
 
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 from imgproc_adapters.postgres.invariants import Report, Result, SchemaMissing, check
+from imgproc_app.cli.options import scopes_option
 from imgproc_app.cli.output import one_line, table_of
 from imgproc_app.cli.session import Session, run
 from imgproc_app.lifecycle import check_dsn
@@ -18,7 +19,7 @@ _LONGEST = 400
 
 
 @click.command("check-invariants")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Only this scope; more than once for several.")
+@scopes_option
 @click.option("--quiescent", is_flag=True, help="Nothing runs: look for what was left over, too.")
 @click.option(
     "--limit",

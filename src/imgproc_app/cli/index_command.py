@@ -23,12 +23,13 @@ from imgproc_adapters.postgres.search_indexes import (
     todo,
 )
 from imgproc_app.cli.opening import opened
+from imgproc_app.cli.options import scopes_option
 from imgproc_app.cli.output import Output, table_of
-from imgproc_app.cli.scopes import each_wanted
+from imgproc_app.cli.scopes import each_wanted, named
 from imgproc_app.cli.session import Session, run
 from imgproc_app.lifecycle import Runtime
 from imgproc_domain.errors import InvalidValue
-from imgproc_domain.scope import Scope, parse_scope
+from imgproc_domain.scope import Scope
 
 _LOOK: Final = 1.0
 _COLUMNS: Final = ("scope", "space", "vectors", "index", "what", "seconds")
@@ -58,7 +59,7 @@ class _Line:
 
 
 @click.command("index")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Only this scope; more than once for several.")
+@scopes_option
 @click.option(
     "--above",
     type=click.IntRange(min=1),
@@ -94,8 +95,7 @@ def command(
     theirs. Safe beside workers and searches, as often as you like: what was interrupted is built again, and a second
     process waits for the first.
     """
-    named = [parse_scope(scope) for scope in dict.fromkeys(scopes)]
-    call = _Call(session, named, above, Building(memory, workers), drop=drop, dry_run=dry_run)
+    call = _Call(session, named(scopes), above, Building(memory, workers), drop=drop, dry_run=dry_run)
     return run(lambda: _index(call))
 
 

@@ -20,6 +20,12 @@ def folder_type(*, exists: bool = False, file_okay: bool = False) -> click.Path[
     return kind
 
 
+scopes_option: Final = click.option(
+    "--scope", "scopes", multiple=True, metavar="SCOPE", help="Only this scope; more than once for several."
+)
+"""Given as ``scopes``, which `scopes.named` reads."""
+
+
 def wants_json(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Return whether JSON is wanted, for errors in the arguments themselves."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments

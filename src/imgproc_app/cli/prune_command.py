@@ -11,12 +11,13 @@ from rich.status import Status
 
 from imgproc_adapters.blobs.old import LocalOldBlobs
 from imgproc_app.cli.opening import opened
+from imgproc_app.cli.options import scopes_option
 from imgproc_app.cli.output import table_of
-from imgproc_app.cli.scopes import each_wanted
+from imgproc_app.cli.scopes import each_wanted, named
 from imgproc_app.cli.session import Session, run
 from imgproc_app.lifecycle import Runtime
 from imgproc_domain.retention import Kind, parse_age
-from imgproc_domain.scope import Scope, parse_scope
+from imgproc_domain.scope import Scope
 from imgproc_domain.usecases.prune import BATCH, MOST, Pruning, prune
 
 
@@ -31,7 +32,7 @@ class _Call:
 
 
 @click.command("prune")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Only this scope; more than once for several.")
+@scopes_option
 @click.option(
     "--older-than", default="90d", show_default=True, metavar="AGE", help="Hours, days or weeks (36h, 90d, 12w), >= 1d."
 )
@@ -61,7 +62,7 @@ def command(
     that nobody resolved. Without --scope all scopes are pruned.
     """
     wanted = Pruning(older_than=parse_age(older_than), batch=batch, vectors=vectors, dry_run=dry_run)
-    call = _Call(session, [parse_scope(scope) for scope in dict.fromkeys(scopes)], wanted, pause)
+    call = _Call(session, named(scopes), wanted, pause)
     return run(lambda: _prune(call))
 
 

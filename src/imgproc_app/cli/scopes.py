@@ -5,7 +5,12 @@ from collections.abc import AsyncGenerator, Sequence
 from imgproc_adapters.postgres.scopes import each_scope
 from imgproc_app.lifecycle import Runtime
 from imgproc_domain.errors import InvalidValue
-from imgproc_domain.scope import Scope
+from imgproc_domain.scope import Scope, parse_scope
+
+
+def named(scopes: Sequence[str]) -> list[Scope]:
+    """Return the scopes that were typed, each once; raises `InvalidValue` for one that cannot be one."""
+    return [parse_scope(scope) for scope in dict.fromkeys(scopes)]
 
 
 async def each_wanted(runtime: Runtime, scopes: Sequence[Scope]) -> AsyncGenerator[Scope, None]:
