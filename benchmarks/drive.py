@@ -10,12 +10,13 @@ from attrs import frozen
 
 from benchmarks.meter import Reading
 from benchmarks.processes import WorkerProcess
-from benchmarks.rig import LANE, SCOPE, Rig, open_rig, seed_memes
+from benchmarks.rig import LANES, SCOPE, Rig, open_rig, seed_memes
 from benchmarks.server import Database
+from imgproc_domain.stage import Lane
 
 PATIENCE: Final = 600.0
 _LOOK_AGAIN: Final = 0.02
-_MANY: Final = 5 * LANE
+_MANY: Final = 10 * LANES[Lane.VISUAL]
 
 
 @frozen

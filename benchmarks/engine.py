@@ -1,6 +1,5 @@
 """The engine with instant stages, beside what the server can do at all."""
 
-import asyncio
 from typing import Final
 
 from attrs import asdict, define, field, frozen
@@ -10,12 +9,13 @@ from benchmarks.drive import Drained, drain, drain_by_two, queue, take_from_queu
 from benchmarks.finished import SMALL, finish
 from benchmarks.pickup import PickUp, pick_up
 from benchmarks.plan import Plan
-from benchmarks.rig import CHUNK, LANE, Sizes
+from benchmarks.rig import CHUNK, LANES, Sizes
 from benchmarks.server import fresh_database
 from benchmarks.stats import median
 from benchmarks.steps import Measured, Steps, in_order
 from benchmarks.submitting import Copied, copy_limit, submit_each, submit_many
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
+from imgproc_app import event_loop
 
 KEYS: Final = (
     *("jobs_per_s", "jobs_per_s_2_processes", "limit_jobs_per_s", "ratio"),
@@ -42,7 +42,7 @@ class EnginePart:
         with self.steps.step("complete jobs by two processes"):
             self._two_processes()
         with self.steps.step("idle pick-up"), fresh_database(self.server, "idle") as database:
-            self._picked_up(asyncio.run(pick_up(database, self.plan.samples)))
+            self._picked_up(event_loop.run(pick_up(database, self.plan.samples)))
         with self.steps.step("submits, and COPY of their rows"):
             self._submits()
         with self.steps.step(f"{self.plan.queued:,} queued jobs"):
@@ -50,7 +50,7 @@ class EnginePart:
         with self.steps.step(f"{self.plan.finished:,} finished jobs"):
             self._finished()
         sizes = {name: getattr(self.plan, name) for name in ("jobs", "rounds", "samples", "queued", "finished")}
-        made = {"vectors": asdict(Sizes()), "finished_vectors": asdict(SMALL), "lane": LANE, "bulk": CHUNK}
+        made = {"vectors": asdict(Sizes()), "finished_vectors": asdict(SMALL), "lanes": dict(LANES), "bulk": CHUNK}
         return Measured(in_order(KEYS, self.values), {**sizes, **made, **self.details}, self.steps.errors)
 
     def _beside_limit(self) -> None:
@@ -58,7 +58,7 @@ class EnginePart:
         for number in range(self.plan.rounds):
             limits.append(self._limit(f"limit_{number}"))
             with fresh_database(self.server, f"engine_{number}") as database:
-                rounds.append(asyncio.run(drain(database, self.plan.jobs)))
+                rounds.append(event_loop.run(drain(database, self.plan.jobs)))
         limits.append(self._limit("limit_last"))
         self.values |= summary(limits, rounds)
         self.details |= {
@@ -77,7 +77,7 @@ class EnginePart:
         rates = []
         for number in range(self.plan.rounds):
             with fresh_database(self.server, f"two_{number}") as database:
-                rates.append(asyncio.run(drain_by_two(database, self.plan.jobs)))
+                rates.append(event_loop.run(drain_by_two(database, self.plan.jobs)))
         self.values["jobs_per_s_2_processes"] = median([each.jobs_per_s for each in rates])
         self.details["jobs_per_s_2_processes_rounds"] = [asdict(each) for each in rates]
 
@@ -91,9 +91,9 @@ class EnginePart:
         singles, rates, limits = [], [], []
         for number in range(self.plan.rounds):
             with fresh_database(self.server, f"single_{number}") as database:
-                singles.append(asyncio.run(submit_each(database, self.plan.singles)))
+                singles.append(event_loop.run(submit_each(database, self.plan.singles)))
             with fresh_database(self.server, f"bulk_{number}") as database:
-                rates.append(asyncio.run(submit_many(database, self.plan.bulk)))
+                rates.append(event_loop.run(submit_many(database, self.plan.bulk)))
                 limits.append(copy_limit(database))
         self.values |= {"submit_per_s": median(singles), "bulk_submit_per_s": median(rates)}
         self._copied(limits)
@@ -104,22 +104,22 @@ class EnginePart:
 
     def _queued(self) -> None:
         with fresh_database(self.server, "queued") as database:
-            self.details["bulk_submit_per_s_200k_queued"] = asyncio.run(queue(database, self.plan.queued))
+            self.details["bulk_submit_per_s_200k_queued"] = event_loop.run(queue(database, self.plan.queued))
             database.settle()
             jobs = min(self.plan.jobs, self.plan.queued // 2)
-            rate = asyncio.run(take_from_queue(database, jobs, self.plan.within))
+            rate = event_loop.run(take_from_queue(database, jobs, self.plan.within))
         self.values["jobs_per_s_200k_queued"] = rate
 
     def _finished(self) -> None:
         with fresh_database(self.server, "finished") as database:
-            asyncio.run(finish(database, self.plan.finished))
-            drained = [asyncio.run(drain(database, self.plan.jobs)) for _ in range(self.plan.rounds)]
+            event_loop.run(finish(database, self.plan.finished))
+            drained = [event_loop.run(drain(database, self.plan.jobs)) for _ in range(self.plan.rounds)]
             self.values["jobs_per_s_1m_finished"] = median([each.jobs_per_s for each in drained])
             for name in COSTS:
                 self.details[f"{name}_1m_finished"] = median([each.costs[name] for each in drained])
-            self._picked_up(asyncio.run(pick_up(database, self.plan.samples)), "_1m_finished")
-            self.details["submit_per_s_1m_finished"] = asyncio.run(submit_each(database, self.plan.singles))
-            self.details["bulk_submit_per_s_1m_finished"] = asyncio.run(submit_many(database, self.plan.bulk))
+            self._picked_up(event_loop.run(pick_up(database, self.plan.samples)), "_1m_finished")
+            self.details["submit_per_s_1m_finished"] = event_loop.run(submit_each(database, self.plan.singles))
+            self.details["bulk_submit_per_s_1m_finished"] = event_loop.run(submit_many(database, self.plan.bulk))
 
 
 @frozen

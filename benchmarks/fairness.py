@@ -20,6 +20,7 @@ from imgproc_adapters.postgres.heartbeat import PostgresHeartbeat
 from imgproc_adapters.postgres.notify import PostgresListener
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
 from imgproc_adapters.testing.backlog import backlog_deployment, queue_tasks
+from imgproc_app import event_loop
 from imgproc_app.worker import ImageProcessingWorker, Pace
 from imgproc_domain.events import Event, TaskSettled
 from imgproc_domain.scope import Scope
@@ -165,7 +166,7 @@ def measure(server: EmbeddedPostgres, plan: Plan) -> Measured:
             steps.step(f"the {lane} lane beside {plan.backlog:,} queued tasks"),
             fresh_database(server, f"fairness_{lane}") as database,
         ):
-            values[lane.value] = asdict(asyncio.run(run(database, lane, plan.backlog, plan.fairness_rounds)))
+            values[lane.value] = asdict(event_loop.run(run(database, lane, plan.backlog, plan.fairness_rounds)))
     return Measured(values, {}, steps.errors)
 
 

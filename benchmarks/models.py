@@ -23,6 +23,7 @@ from imgproc_adapters.models.local import LocalModels
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 from imgproc_adapters.postgres.heartbeat import PostgresHeartbeat
 from imgproc_adapters.postgres.notify import PostgresListener
+from imgproc_app import event_loop
 from imgproc_app.cli.samples import samples_folder
 from imgproc_app.container import pace_of
 from imgproc_app.lifecycle import Parts, Runtime, open_runtime
@@ -46,7 +47,7 @@ def measure(server: EmbeddedPostgres, plan: Plan) -> Measured:
     details: dict[str, object] = {}
     with steps.step("samples through the local models, raw and through the engine"):
         with fresh_database(server, "models") as database:
-            found = asyncio.run(_rounds(database, plan))
+            found = event_loop.run(_rounds(database, plan))
         raw, whole = ([each[side] for each in found] for side in (0, 1))
         values = {
             "pictures_per_s": median(whole),

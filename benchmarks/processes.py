@@ -21,6 +21,7 @@ from benchmarks.peers.common import DSN
 from benchmarks.rig import Ended, open_rig
 from imgproc_adapters.testing.ledger import Call, Phase
 from imgproc_adapters.testing.models import VISUAL
+from imgproc_app import event_loop
 from imgproc_domain.events import Event
 
 PATIENCE: Final = 60.0
@@ -126,4 +127,4 @@ async def _serve(dsn: str, *, telling: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(os.environ[DSN], telling="--telling" in sys.argv[1:]))
+    event_loop.run(_serve(os.environ[DSN], telling="--telling" in sys.argv[1:]))

@@ -1,8 +1,9 @@
 """Is the right picture among the first? The samples, described by the local agent, asked in Chinese and English.
 
-The questions were written from the pictures and their captions before anything was measured, and are not adjusted to
-what a model finds. Every question has one right answer. The table has a row for each model, ranking and kind of
-question: Chinese, English, both in one question, and parts of captions word for word.
+The questions were written from the pictures and their captions before any of them was asked, and are not adjusted to
+what a model finds; those of two words were added later, when it was asked whether both should be demanded. Every
+question has one right answer. The table has a row for each model, ranking and kind of question: Chinese, English, both
+in one question, parts of captions word for word, and two English words of which often only one is known.
 """
 
 import asyncio

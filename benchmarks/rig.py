@@ -37,8 +37,11 @@ from imgproc_domain.usecases.submit import Submitted, submit
 from imgproc_domain.vector import Vector
 
 SCOPE: Final = Scope("bench")
-LANE: Final = 200
+LANES: Final = {Lane.VISUAL: 100, Lane.AGENT: 400, Lane.TEXT: 400, Lane.MAINTENANCE: 1}
+"""Places of a process. What a visual result opens is to find a place, also beside what is under way."""
 CHUNK: Final = 500
+BATCH: Final = 50
+"""Pictures or texts that one call of a model takes."""
 _POOL: Final = 8
 
 
@@ -110,7 +113,7 @@ class Rig:
     async def open_lane(self) -> None:
         """Give the agent lane its slots: once a database."""
         async with self.deployment.uow.begin(SCOPE) as tx:
-            await tx.slots.resize(Lane.AGENT, LANE)
+            await tx.slots.resize(Lane.AGENT, LANES[Lane.AGENT])
 
     async def submit(self, memes: Sequence[MemeId]) -> None:
         """Submit pictures, `CHUNK` of them a transaction."""
@@ -137,9 +140,8 @@ async def open_rig(
 
 
 def _deployment(engine: AsyncEngine, folder: Path, ended: Ended, sizes: Sizes, ledger: Ledger) -> Deployment:
-    lanes = dict.fromkeys((Lane.VISUAL, Lane.AGENT, Lane.TEXT), LANE) | {Lane.MAINTENANCE: 1}
-    visual = ScriptedVisualModel(VectorSpace(f"bench-{sizes.visual}", sizes.visual), ledger=ledger)
-    text = ScriptedTextModel(VectorSpace(f"bench-{sizes.text}", sizes.text))
+    visual = ScriptedVisualModel(VectorSpace(f"bench-{sizes.visual}", sizes.visual), batch=BATCH, ledger=ledger)
+    text = ScriptedTextModel(VectorSpace(f"bench-{sizes.text}", sizes.text), batch=BATCH)
     # made once: to make a vector takes longer than to write it, and would be measured as the engine's time
     seen, said = (Vector.unit([1.0] * size) for size in (sizes.visual, sizes.text))
     visual.script.always(lambda _: seen)
@@ -154,7 +156,7 @@ def _deployment(engine: AsyncEngine, folder: Path, ended: Ended, sizes: Sizes, l
         policy=AllowAllPolicy(),
         ids=SystemIds(),
         observer=ended,
-        limits=Limits(lanes=LaneLimits(lanes, agent_backpressure=10 * LANE)),
+        limits=Limits(lanes=LaneLimits(LANES, agent_backpressure=5 * LANES[Lane.AGENT])),
     )
 
 

@@ -57,11 +57,16 @@ class Asked:
 
 @frozen
 class Filled:
-    """A scope whose memes are all findable; ``vectors`` has a row a meme, as they are compared in process."""
+    """A scope whose memes are all findable.
+
+    ``vectors`` has a row a meme, as they are compared in process, and ``captions`` the number of its text; the memes
+    stand in the order of their ids.
+    """
 
     scope: Scope
     memes: Sequence[MemeId]
     vectors: Matrix
+    captions: NDArray[np.int64]
 
 
 class Library:
@@ -76,23 +81,28 @@ class Library:
         """Write ``count`` memes with contexts, words and vectors into a scope."""
         memes: list[MemeId] = []
         parts: list[Matrix] = []
+        drawn: list[NDArray[np.int64]] = []
         for start in range(0, count, _CHUNK):
-            some = self._captions_of(min(_CHUNK, count - start))
+            numbers = self._draw.integers(0, len(self._captions), min(_CHUNK, count - start))
+            some = [self._captions[number] for number in numbers]
             vectors = self._clusters.around(np.array([caption.topic for caption in some]))
             written = make_findable(database.dsn, scope, SPACE, vectors, (caption.words for caption in some))
             _describe(database, scope, written, some)
             memes += written
             parts.append(vectors)
-        return Filled(scope, memes, np.concatenate(parts))
+            drawn.append(numbers)
+        return Filled(scope, memes, np.concatenate(parts), np.concatenate(drawn))
+
+    @property
+    def texts(self) -> list[Words]:
+        """The words of every caption there is."""
+        return [caption.words for caption in self._captions]
 
     def ask(self, count: int) -> list[Asked]:
         """Return queries: a topic's words and a common one, with a vector near what is said of the topic."""
         topics = self._clusters.topics(count)
         vectors = [Vector.unit(row.tolist()) for row in self._clusters.around(topics)]
         return [Asked(self._query(int(topic)), vector) for topic, vector in zip(topics, vectors, strict=True)]
-
-    def _captions_of(self, count: int) -> list[Caption]:
-        return [self._captions[number] for number in self._draw.integers(0, len(self._captions), count)]
 
     def _made(self, count: int) -> Iterator[Caption]:
         topics = self._draw.integers(0, _TOPICS, count)

@@ -159,6 +159,8 @@ class _LocalModel:
     dice: Dice
     replay: Replay = Replay.SAFE
     hard_deadline: timedelta = LOCAL_DEADLINE
+    batch: int = 4
+    """Most of what is ready finds company: a call that ends badly ends for all of it."""
 
     async def _made(self, model: str, key: str, code: ErrorCode, vector: Vector) -> Vector | Declined:
         fate, seconds = self.dice.local()

@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
 import psycopg
+import uvloop
 from attrs import define, field, frozen
 
 from benchmarks.meter import read
@@ -226,5 +227,7 @@ def main(make: Make) -> None:
     seen = Seen()
     run = _Run(make(os.environ[DSN], seen), seen, options)
     phases = {"drain": run.drain, "single": run.single, "pickup": run.pickup, "serve": run.serve}
-    result = asyncio.run(phases[options.phase]())
+    # the loop that the engine's workers run on
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        result = runner.run(phases[options.phase]())
     sys.stdout.write(json.dumps(result) + "\n")

@@ -14,7 +14,7 @@ _WORKER: Final = "src/imgproc_app/worker/worker.py"
 
 _CONTRACT: Final = ("tests/unit/adapters/memory/test_contracts.py::TestHandover",)
 _FENCES: Final = ("tests/unit/usecases/test_fences.py",)
-_WORKER_TESTS: Final = ("tests/unit/worker/test_handover.py",)
+_WORKER_TESTS: Final = ("tests/unit/worker/test_handover.py", "tests/unit/worker/test_who_goes_first.py")
 
 MUTANTS: Final = (
     Mutant(
@@ -184,17 +184,27 @@ MUTANTS: Final = (
         breaks="I12",
         wrong="what a worker opens takes places that other scopes wait for",
         file=_LANE,
-        before="        kept = (max(self._limit - self.busy, 0) + 1) // 2 if self._nobody_waits else 0\n",
-        after="        kept = (max(self._limit - self.busy, 0) + 1) // 2\n",
+        before="        if asyncio.get_running_loop().time() >= self._nobody_waits_until:\n            return 0\n",
+        after="",
         tests=_WORKER_TESTS,
     ),
     Mutant(
         name="SLOTS_OF_OTHERS",
         breaks="I12",
-        wrong="an agent lane that got no slot for those who wait gives the next one to what it opens",
-        file=_LANE,
-        before="            if found == places or LANE_OF[self.task_type] is Lane.AGENT:\n",
-        after="            if found == places:\n",
+        wrong="an agent lane that got fewer slots than places takes it that nobody waits for the next one",
+        file=_CLAIM,
+        before=(
+            "        limit = len(slots)\n"
+            "    tasks = await tx.claims.claim(task_type, limit, owner, deployment.limits.lease) if limit else ()\n"
+            "    none_left = len(tasks) < limit\n"
+        ),
+        after=(
+            "        wanted, limit = limit, len(slots)\n"
+            "    else:\n"
+            "        wanted = limit\n"
+            "    tasks = await tx.claims.claim(task_type, limit, owner, deployment.limits.lease) if limit else ()\n"
+            "    none_left = len(tasks) < wanted\n"
+        ),
         tests=_WORKER_TESTS,
     ),
     Mutant(
@@ -214,13 +224,13 @@ MUTANTS: Final = (
         before=(
             "        self._kept += places\n"
             "        try:\n"
-            "            executions = await claim_tasks("
+            "            claimed = await claim_and_look("
             "self._deployment, scope, self.task_type, places, self._owner)\n"
             "        finally:\n"
             "            self._kept -= places\n"
         ),
         after=(
-            "        executions = await claim_tasks(self._deployment, scope, self.task_type, places, self._owner)\n"
+            "        claimed = await claim_and_look(self._deployment, scope, self.task_type, places, self._owner)\n"
         ),
         tests=_WORKER_TESTS,
     ),
@@ -229,8 +239,8 @@ MUTANTS: Final = (
         breaks="I4",
         wrong="nobody renews the lease of what was adopted",
         file=_LANE,
-        before=("        self._heartbeat.hold(claims)\n        for execution in executions:\n"),
-        after="        for execution in executions:\n",
+        before="        self._heartbeat.hold(claims)\n        self._adopted.extend(",
+        after="        self._adopted.extend(",
         tests=_WORKER_TESTS,
     ),
     Mutant(
@@ -238,8 +248,8 @@ MUTANTS: Final = (
         breaks="I6",
         wrong="a lane that ends holds what it adopted and never started",
         file=_LANE,
-        before="        self.decline_adopted()\n        running = [",
-        after="        running = [",
+        before="        self.decline_adopted()\n        running = {",
+        after="        running = {",
         tests=_WORKER_TESTS,
     ),
     Mutant(
@@ -256,8 +266,8 @@ MUTANTS: Final = (
         breaks="I6",
         wrong="a worker that is being stopped keeps places for what it opens",
         file=_WORKER,
-        before="        places = {t: self._lanes[t].keep() for t in self._opened(room)} if self._works else {}\n",
-        after="        places = {t: self._lanes[t].keep() for t in self._opened(room)}\n",
+        before=" for t, n in wanted.items() if n > 0} if self._works else {}\n",
+        after=" for t, n in wanted.items() if n > 0}\n",
         tests=_WORKER_TESTS,
     ),
     Mutant(
@@ -283,17 +293,98 @@ MUTANTS: Final = (
         breaks="I12",
         wrong="a lane that was rung while its places were kept sleeps until the next poll",
         file=_LANE,
-        before="            self._nobody_waits, self._refused = False, True\n",
-        after="            self._nobody_waits = False\n",
+        before="            self._refused = True\n            return False\n",
+        after="            return False\n",
         tests=_WORKER_TESTS,
     ),
     Mutant(
-        name="FULL_LANE_FORGETS_WHO_WAITS",
+        name="RING_IGNORED",
         breaks="I12",
-        wrong="what a worker opens goes before those who rang while its lane was full",
+        wrong="what a worker opens goes before those who rang, if its lane was full or has not looked yet",
         file=_LANE,
-        before="            self._nobody_waits, self._refused = False, True\n",
-        after="            self._refused = True\n",
+        before="        self._rings += 1\n        self._nobody_waits_until = _NEVER\n",
+        after="        self._rings += 1\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="RING_DURING_THE_LOOK_IGNORED",
+        breaks="I12",
+        wrong="a look is believed although somebody rang while it was taken",
+        file=_LANE,
+        before="        seen = nobody_waits and rings == self._rings\n",
+        after="        seen = nobody_waits and rings <= self._rings\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="RING_UNHEARD",
+        breaks="I12",
+        wrong="a worker wakes the lanes it hears of, and does not tell them that somebody waits",
+        file=_WORKER,
+        before="                    lane.ring()\n",
+        after='                    log.debug("%s: rung", task_type)\n',
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="LOOK_BELIEVED_FOR_EVER",
+        breaks="I12",
+        wrong="a task that comes due, which rings nobody, waits as long as there is something to hand over",
+        file=_LANE,
+        before="asked + self._look_again if seen else _NEVER\n",
+        after="-_NEVER if seen else _NEVER\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="SCOPES_LEFT_UNSEEN",
+        breaks="I12",
+        wrong="a lane that found as many scopes as it has places takes it that there is no other",
+        file=_LANE,
+        before="        claimed, nobody_waits = 0, len(scopes) < wanted\n",
+        after="        claimed, nobody_waits = 0, len(scopes) <= wanted\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="TASKS_LEFT_UNSEEN",
+        breaks="I12",
+        wrong="a lane that got as many tasks as it has places takes it that there is no other",
+        file=_LANE,
+        before="            nobody_waits = nobody_waits and none_left\n",
+        after="            nobody_waits = nobody_waits and none_left in (True, False)\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="ENDING_COUNTED_TWICE",
+        breaks="I18",
+        wrong="two tasks are claimed for the place of each execution that ends",
+        file=_LANE,
+        before="        ours = sum(claim in self._running for claim in ending)\n",
+        after="        ours = 2 * sum(claim in self._running for claim in ending)\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="ENDING_ELSEWHERE",
+        breaks="I18",
+        wrong="a lane counts the places of executions that end in others",
+        file=_LANE,
+        before="        ours = sum(claim in self._running for claim in ending)\n",
+        after="        ours = len(ending)\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="MORE_KEPT_THAN_OPENED",
+        breaks="I12",
+        wrong="a batch keeps places for more than it opens, and another finds none",
+        file=_LANE,
+        before="        kept = min(wanted, max(self._limit - self.busy + ours, 0))\n",
+        after="        kept = min(wanted * self._limit, max(self._limit - self.busy + ours, 0))\n",
+        tests=_WORKER_TESTS,
+    ),
+    Mutant(
+        name="PLACES_FOR_WHAT_BACKPRESSURE_HOLDS_UP",
+        breaks="I12",
+        wrong="places of the agent lane are kept for what may not be opened",
+        file=_WORKER,
+        before="{t: min(opened[t], room) if t is TaskType.CONTEXT else opened[t] for t in self._lanes}",
+        after="{t: opened[t] for t in self._lanes}",
         tests=_WORKER_TESTS,
     ),
 )

@@ -75,12 +75,12 @@ MUTANTS: Final = (
             "        await tx.products.put_text(text)\n"
             "        await tx.search.publish(text, _words(batch, text))\n"
             "    # after the vectors: a context of the same batch then withdraws what was made from the former one\n"
-            "    if described := [p for p in products if isinstance(p, ContextProduct)]:\n"
-            "        await _write_contexts(tx, batch, described, now)\n"
+            "    if described := {p.meme_id for p in products if isinstance(p, ContextProduct)}:\n"
+            "        await _write_contexts(tx, batch, described)\n"
         ),
         after=(
-            "    if described := [p for p in products if isinstance(p, ContextProduct)]:\n"
-            "        await _write_contexts(tx, batch, described, now)\n"
+            "    if described := {p.meme_id for p in products if isinstance(p, ContextProduct)}:\n"
+            "        await _write_contexts(tx, batch, described)\n"
             "    if text := [p for p in products if isinstance(p, TextProduct)] + beside:\n"
             "        await tx.products.put_text(text)\n"
             "        await tx.search.publish(text, _words(batch, text))\n"
@@ -164,8 +164,8 @@ MUTANTS: Final = (
         breaks="I9",
         wrong="a picture that is put back opens a job that repeats its unknown call",
         file=_SUBMIT,
-        before="    plan.open(jobs.withhold(job, withheld))\n",
-        after="    plan.open(job)\n",
+        before="    return jobs.withhold(job, withheld)\n",
+        after="    return job if withheld is None else jobs.withhold(job, None)\n",
         tests=_UNDECIDED,
     ),
     Mutant(

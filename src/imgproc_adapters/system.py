@@ -1,5 +1,6 @@
 """Identity and randomness from the operating system."""
 
+import os
 import secrets
 import threading
 from datetime import datetime
@@ -10,7 +11,7 @@ from imgproc_domain.ids import uuid7
 
 _RANDOM_BITS: Final = 74
 _LOW_BITS: Final = 62
-_STEP_BITS: Final = 32
+_STEP_BYTES: Final = 4
 
 
 class SystemIds:
@@ -29,7 +30,7 @@ class SystemIds:
         """Return a UUIDv7 of ``at`` (timezone-aware), greater than every earlier one of this object."""
         unix_ms = int(at.timestamp() * 1000)
         with self._guard:
-            counted = self._random + 1 + secrets.randbits(_STEP_BITS)
+            counted = self._random + 1 + int.from_bytes(os.urandom(_STEP_BYTES))
             if unix_ms > self._unix_ms:
                 self._unix_ms, self._random = unix_ms, secrets.randbits(_RANDOM_BITS)
             elif counted >> _RANDOM_BITS:
@@ -40,7 +41,7 @@ class SystemIds:
 
     def secret(self) -> str:
         """Return 32 hexadecimal digits: 128 bits from the operating system's generator."""
-        return secrets.token_hex(16)
+        return os.urandom(16).hex()
 
 
 def _entropy(random: int) -> bytes:

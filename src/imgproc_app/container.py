@@ -42,6 +42,7 @@ def limits_of(settings: Settings) -> Limits:
         upload_bytes=settings.upload_mb * 1024 * 1024,
         lanes=LaneLimits(lanes, settings.agent_backpressure),
         retry=RetryPolicy(settings.max_attempts, settings.max_lease_losses),
+        answer_within=timedelta(seconds=settings.answer_seconds),
         near_score=settings.near_duplicate_score,
         near_within=timedelta(seconds=settings.near_duplicate_seconds),
     )

@@ -123,6 +123,7 @@ async def open_runtime(settings: Settings, parts: Parts) -> AsyncIterator[Runtim
         policy = parts.policy or await stack.enter_async_context(named_policy(settings, engine))
         container = _wire(settings, evolve(parts, policy=policy), dsn, engine, models)
         deployment: Deployment = container.deployment()
+        stack.push_async_callback(deployment.questions.close)
         await register_spaces(engine, [deployment.visual.space, *_text_spaces(deployment)])
         yield Runtime(settings, dsn, engine, deployment, container.dispatch(), models, container, server)
 

@@ -125,7 +125,7 @@ class Settings:
     """Further text models, apart by commas, so that a library stays searchable while it changes from one to another."""
     visual_lane: int = field(default=2, validator=_at_least(1))
     agent_lane: int = field(default=2, validator=_at_least(1))
-    text_lane: int = field(default=4, validator=_at_least(1))
+    text_lane: int = field(default=16, validator=_at_least(1))
     agent_backpressure: int = field(default=256, validator=_at_least(1))
     lease_seconds: float = field(default=30.0, validator=_at_least(1))
     poll_seconds: float = field(default=1.0, validator=_above(0))
@@ -143,6 +143,8 @@ class Settings:
     quota_period: str = field(default=Period.DAY.value, validator=_one_of([period.value for period in Period]))
     max_attempts: int = field(default=5, validator=_at_least(1))
     max_lease_losses: int = field(default=3, validator=_at_least(1))
+    answer_seconds: float = field(default=30.0, validator=_above(0))
+    """How long a question may wait for a model."""
     near_duplicate_score: float = field(default=NEAR_SCORE, validator=[_at_least(-1), _at_most(1)])
     """From which score on pictures are near duplicates; the default is measured for the local visual model."""
     near_duplicate_seconds: float = field(default=2.0, validator=_at_least(0))
@@ -166,6 +168,11 @@ class Settings:
         """
         if self.operator_api is not None:
             return self.operator_api
+        return self.only_here
+
+    @property
+    def only_here(self) -> bool:
+        """Whether nobody is expected to call the service who does not sit at this machine."""
         return _is_loopback(self.host) and not names_in(self.hosts)
 
     @property

@@ -4,7 +4,7 @@ Expected outcomes (a denied grant, a failed model) are values, not exceptions: s
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from imgproc_domain.text import clean
@@ -155,10 +155,36 @@ class InsufficientStorage(ImgprocError):
     code = "insufficient_storage"
 
 
-class ModelNotConfigured(ImgprocError):
+class ModelError(ImgprocError):
+    """A model gave no vector for a question. Each subclass names one reason."""
+
+
+class ModelNotConfigured(ModelError):
     """A model's package, file or key is missing; the message says which and how to get it."""
 
     code = "model_not_configured"
+
+
+class ModelDeclined(ModelError):
+    """The model can do nothing with this picture or text, and would not the next time: ``details`` has its code."""
+
+    code = "model_declined"
+
+
+class ModelUnavailable(ModelError):
+    """The model failed this time; ``retry_after`` is when it says it can be asked again, if it says so."""
+
+    code = "model_unavailable"
+
+    def __init__(self, message: str, retry_after: timedelta | None = None, **details: object) -> None:
+        super().__init__(message, **details)
+        self.retry_after = retry_after
+
+
+class ModelTimeout(ModelError):
+    """The model has not answered for as long as a question may wait, or a call of it may take."""
+
+    code = "model_timeout"
 
 
 class DatabaseUnavailable(ImgprocError):

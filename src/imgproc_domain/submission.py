@@ -1,6 +1,7 @@
 """The create-or-reuse table: one function for every entry that wants a picture processed."""
 
 from enum import StrEnum
+from typing import Final
 
 from attrs import frozen
 
@@ -61,6 +62,9 @@ class NewRevision:
 
 Verdict = Reuse | Conflict | NewRevision
 
+FIRST: Final = NewRevision(1)
+"""What becomes of a submission whose meme has no job, whoever asks and for what."""
+
 
 def decide(newest: Job | None, wanted: Signature, mode: Mode, *, all_valid: bool, tried: Job | None = None) -> Verdict:
     """Apply the table to the meme's newest job. ``all_valid``: all three products are valid under ``wanted``.
@@ -68,7 +72,7 @@ def decide(newest: Job | None, wanted: Signature, mode: Mode, *, all_valid: bool
     ``tried`` is the newest job of the wanted target where that is another one: see `asks_for_tried`.
     """
     if newest is None:
-        return NewRevision(1)
+        return FIRST
     if newest.live:
         return _active(newest, wanted)
     following = NewRevision(newest.revision + 1)

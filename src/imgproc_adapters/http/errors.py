@@ -159,7 +159,9 @@ STATUS: Final[Mapping[type[domain.ImgprocError], int]] = {
     domain.InvalidValue: 422,
     domain.PictureRejected: 422,
     domain.CacheNotReady: 503,
-    domain.ModelNotConfigured: 503,
+    domain.ModelDeclined: 422,
+    domain.ModelError: 503,
+    domain.ModelTimeout: 504,
     domain.DatabaseUnavailable: 503,
     NotReady: 503,
     domain.InsufficientStorage: 507,
@@ -260,6 +262,8 @@ def _domain(request: Request[Any, Any, Any], error: domain.ImgprocError) -> Resp
     if isinstance(error, domain.OperationDenied) and error.retry_at is not None:
         seconds = math.ceil((error.retry_at - datetime.now(UTC)).total_seconds())
         headers["Retry-After"] = str(max(seconds, 0))
+    if isinstance(error, domain.ModelUnavailable) and error.retry_after is not None:
+        headers["Retry-After"] = str(max(math.ceil(error.retry_after.total_seconds()), 0))
     return _respond(problem, headers)
 
 

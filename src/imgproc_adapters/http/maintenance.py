@@ -36,6 +36,7 @@ from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.migrate_search import RollbackTo
 
 _BODY_ERRORS: Final = ("unknown_field", "payload_too_large", "unsupported_media", "validation_error")
+_NOTHING: Final = wire.NothingMore()
 _NO_SWITCH: Final = wire.SwitchRequest()
 _NO_ROLLBACK: Final = wire.RollbackRequest()
 
@@ -43,17 +44,25 @@ _NO_ROLLBACK: Final = wire.RollbackRequest()
 @post(
     "/maintenance/cache-generations",
     operation_id="build_cache_generation",
-    operation_class=ApiOperation,
+    operation_class=OptionalBodyOperation,
     summary="Copy the search index",
     description=(
         "Queues a task that copies everything that can be found now: what a rollback to the legacy index would read. "
         "It changes nothing of what searches find."
     ),
     tags=["maintenance"],
+    dto=StrictBody[wire.NothingMore],
+    return_dto=None,
     status_code=202,
-    responses=answers({202: (wire.CacheGenerationBody, CACHE_GENERATION, "The generation that is now queued")}),
+    responses=answers(
+        {202: (wire.CacheGenerationBody, CACHE_GENERATION, "The generation that is now queued")}, errors=_BODY_ERRORS
+    ),
 )
-async def build_cache_generation(deployment: Served, request: Call) -> wire.CacheGenerationBody:
+async def build_cache_generation(
+    deployment: Served,
+    request: Call,
+    data: JSONBody[wire.NothingMore] = _NOTHING,  # noqa: ARG001 - what it says too much is refused where it is decoded
+) -> wire.CacheGenerationBody:
     task = await maintenance.request_generation(deployment, request.auth)
     return convert.cache_generation(await maintenance.show_generation(deployment, request.auth, task.task_id))
 
@@ -94,17 +103,25 @@ async def get_search_migration(deployment: Served, request: Call) -> wire.Search
 @post(
     "/maintenance/search-migration/start",
     operation_id="start_search_migration",
-    operation_class=ApiOperation,
+    operation_class=OptionalBodyOperation,
     summary="Begin to leave the legacy index",
     description=(
         "From `legacy_only` to `backfill`: searches go on reading the legacy index until a switch. Any other mode "
         "stays as it is. Another model is begun by `imgproc backfill embed`, which is where the work is done."
     ),
     tags=["maintenance"],
+    dto=StrictBody[wire.NothingMore],
+    return_dto=None,
     status_code=200,
-    responses=answers({200: (wire.SearchMigrationBody, SEARCH_MIGRATION, "The state of the scope's searches")}),
+    responses=answers(
+        {200: (wire.SearchMigrationBody, SEARCH_MIGRATION, "The state of the scope's searches")}, errors=_BODY_ERRORS
+    ),
 )
-async def start_search_migration(deployment: Served, request: Call) -> wire.SearchMigrationBody:
+async def start_search_migration(
+    deployment: Served,
+    request: Call,
+    data: JSONBody[wire.NothingMore] = _NOTHING,  # noqa: ARG001 - as above
+) -> wire.SearchMigrationBody:
     await migrate_search.start(deployment, request.auth)
     return await _state(deployment, request)
 

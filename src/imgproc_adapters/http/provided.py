@@ -4,7 +4,6 @@ from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
 from imgproc_adapters.http.limits import HttpLimits
-from imgproc_adapters.http.near import Lookout
 from imgproc_adapters.http.ready import Readiness
 from imgproc_adapters.http.thumbnails import Thumbnails
 from imgproc_domain.usecases.deployment import Deployment
@@ -20,6 +19,3 @@ Ready = NamedDependency[SkipValidation[Readiness]]
 
 Small = NamedDependency[SkipValidation[Thumbnails]]
 """A parameter named ``thumbnails``."""
-
-Near = NamedDependency[SkipValidation[Lookout]]
-"""A parameter named ``lookout``."""

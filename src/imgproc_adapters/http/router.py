@@ -1,7 +1,7 @@
 """The whole interface put together."""
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -21,7 +21,6 @@ from imgproc_adapters.http.jobs import get_job, get_task, list_jobs, list_tasks,
 from imgproc_adapters.http.limits import HttpLimits
 from imgproc_adapters.http.maintenance import OPERATORS_ALONE
 from imgproc_adapters.http.media import get_media, get_thumbnail
-from imgproc_adapters.http.near import Lookout
 from imgproc_adapters.http.queries import check_query
 from imgproc_adapters.http.ready import Readiness
 from imgproc_adapters.http.scopes import FixedScope, Operators, ScopeResolver, guard_of, guards_of
@@ -74,6 +73,8 @@ def create_router(
     ``path`` itself, unknown paths if the router is mounted at ``/``, methods that no route can
     have (PROPFIND), and whatever the host's middleware and guards refuse before a route is found.
 
+    Whoever made the ``deployment`` closes its ``questions`` when nobody is served any more, as `create_app` does.
+
     Cross-site requests are not refused here, as they are by `create_app`: only the host knows which sites are its own.
 
     The routes below ``/maintenance`` change what a whole scope is searched with, and exist only with ``operators``:
@@ -95,7 +96,6 @@ def create_router(
             "limits": _always(within),
             "readiness": _always(readiness),
             "thumbnails": _always(thumbnails),
-            "lookout": _always(Lookout(deployment)),
         },
         exception_handlers=HANDLERS,
         request_max_body_size=within.json_bytes,
@@ -131,10 +131,23 @@ def create_app(
         guards=[guard_of_site(names)],
         exception_handlers=HANDLERS,
         openapi_config=openapi_config(),
-        lifespan=list(lifespan),
+        lifespan=[_closing(deployment), *lifespan],
         logging_config=None,
         debug=False,
     )
+
+
+def _closing(deployment: Deployment) -> Lifespan:
+    """Return what ends, with the application, the calls of models that no request waits for any more."""
+
+    @asynccontextmanager
+    async def closing(_: Litestar) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await deployment.questions.close()
+
+    return closing
 
 
 def openapi_config() -> OpenAPIConfig:

@@ -44,6 +44,9 @@ SearchBody = Annotated[wire.SearchRequest, Body(examples=shown(SEARCH_REQUEST))]
             "validation_error",
             "cache_not_ready",
             "model_not_configured",
+            "model_declined",
+            "model_unavailable",
+            "model_timeout",
         ),
     ),
 )

@@ -45,7 +45,9 @@ a form, with `n_results` and `min_score` as fields **in front of** it. What is s
 `kind` is `exact` for the same bytes, `near` for what is by all appearances an edited copy, and else `similar`. What is
 compared is what pictures look like: two that differ in their words alone are near duplicates.
 
-A picture can be found once its visual stage is done.
+A picture can be found once its visual stage is done. One whose stage is still to come, and one that is sent, is looked
+at for the question. If the model has no vector for it, `model_declined` (and never will), `model_unavailable` (not this
+time), `model_timeout` (not in time) or `model_not_configured` says why.
 """
 
 
@@ -89,7 +91,7 @@ class _Asked:
 
         Raises:
             TooManyFiles, UnknownField, InvalidValue: the form as a whole is refused.
-            PictureRejected, InsufficientStorage, CacheNotReady, ModelNotConfigured: as `similar_to_picture`.
+            PictureRejected, InsufficientStorage, CacheNotReady, ModelError: as `similar_to_picture`.
         """
         if part.name == FILE:
             await self._ask(part)
@@ -149,6 +151,9 @@ class _Asked:
             "validation_error",
             "cache_not_ready",
             "model_not_configured",
+            "model_declined",
+            "model_unavailable",
+            "model_timeout",
             "insufficient_storage",
         ),
     ),

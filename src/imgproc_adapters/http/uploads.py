@@ -14,9 +14,9 @@ from imgproc_adapters.http.convert_similar import near_duplicate
 from imgproc_adapters.http.documents import UploadOperation, answers
 from imgproc_adapters.http.errors import TooManyFiles, UnknownField
 from imgproc_adapters.http.examples import UPLOADED, UPLOADED_AGAIN, UPLOADED_IN_PART
-from imgproc_adapters.http.near import Found, Lookout
+from imgproc_adapters.http.near import Found, known_in_time
 from imgproc_adapters.http.parts import Form, Part, body_of, boundary_of, rejection
-from imgproc_adapters.http.provided import Near, Served, Within
+from imgproc_adapters.http.provided import Served, Within
 from imgproc_adapters.http.refusals import Refusal, refused
 from imgproc_adapters.http.scopes import Call
 from imgproc_domain.errors import (
@@ -116,7 +116,7 @@ class _Intake:
         if self.items:
             error.details = {**error.details, "items": msgspec.to_builtins(self.items)}
 
-    async def answer(self, lookout: Lookout, links: convert.Links) -> Response[wire.UploadResult]:
+    async def answer(self, links: convert.Links) -> Response[wire.UploadResult]:
         """Return what became of the files, and which of them the library had in another form.
 
         Raises if there were none, or if none was taken for a reason of our own.
@@ -126,7 +126,7 @@ class _Intake:
         ours = [error for error in self.refusals if not isinstance(error, PictureRejected)]
         if len(ours) == len(self.items):
             raise ours[-1]
-        known = await lookout.of(self.scope, self.created)
+        known = await known_in_time(self.deployment, self.scope, self.created)
         self.items = [_with_duplicates(item, known, links) for item in self.items]
         return Response(wire.UploadResult(self.items), status_code=_status(self.items))
 
@@ -179,7 +179,6 @@ def _status(items: Sequence[wire.UploadItem]) -> int:
 async def upload_images(
     deployment: Served,
     limits: Within,
-    lookout: Near,
     request: Call,
     policy: Annotated[str | None, QueryParameter(name=POLICY_FIELD, description="The same as the field.")] = None,
 ) -> Response[wire.UploadResult]:
@@ -194,4 +193,4 @@ async def upload_images(
         except ImgprocError as error:
             intake.stopped(error)
             raise
-    return await intake.answer(lookout, convert.Links.of(request))
+    return await intake.answer(convert.Links.of(request))

@@ -71,6 +71,11 @@ class SearchMigrationBody:
 
 
 @frozen
+class NothingMore:
+    """There is nothing to say: a body may be left out, or be an empty object."""
+
+
+@frozen
 class SwitchRequest:
     """``allow_missing`` pictures may stay unfindable."""
 

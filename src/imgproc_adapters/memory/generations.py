@@ -10,8 +10,9 @@ from imgproc_adapters.memory.session import Session
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.meme import Meme
 from imgproc_domain.migration import Generation
-from imgproc_domain.ports.search import Entry
+from imgproc_domain.ports.search import Entry, Readable
 from imgproc_domain.product import TextProduct
+from imgproc_domain.search import Coverage
 from imgproc_domain.vector import Vector
 
 
@@ -25,6 +26,10 @@ class MemoryGenerations:
     async def newest(self) -> Generation | None:
         complete = [row for row in self._session.rows(GENERATIONS) if row.completed_at is not None]
         return self._counted(max(complete, key=lambda row: row.generation_id)) if complete else None
+
+    async def readable(self) -> Readable | None:
+        newest = await self.newest()
+        return Readable(newest.generation_id, newest.space) if newest else None
 
     async def add(self, generation: Generation) -> None:
         await self._session.insert(GENERATIONS, evolve(generation, entries=0))
@@ -51,8 +56,9 @@ class MemoryGenerations:
         ]
         return sorted(found, key=lambda entry: (entry.distance, entry.meme_id))[:limit]
 
-    async def usable(self, generation_id: GenerationId) -> int:
-        return len(self._usable(generation_id))
+    async def coverage(self, generation_id: GenerationId) -> Coverage:
+        total = sum(meme.exists for meme in self._session.rows(MEMES))
+        return Coverage(len(self._usable(generation_id)), total)
 
     def _usable(self, generation_id: GenerationId) -> list[tuple[Meme, TextProduct]]:
         generation = self._session.get(GENERATIONS, generation_id)

@@ -11,7 +11,7 @@ from imgproc_domain.context import Context
 from imgproc_domain.ids import MemeId, Sha256
 from imgproc_domain.job import JobStatus
 from imgproc_domain.meme import Meme
-from imgproc_domain.ports.library import MemePage
+from imgproc_domain.ports.library import NOTHING_KNOWN, MemePage
 from imgproc_domain.product import Products, TextProduct, TextStamp, VisualProduct, VisualStamp
 
 
@@ -80,7 +80,9 @@ class MemoryContexts:
 class MemoryProducts:
     _session: Session
 
-    async def stamps(self, ids: Collection[MemeId]) -> Mapping[MemeId, Products]:
+    async def stamps(
+        self, ids: Collection[MemeId], known: Mapping[MemeId, Context | None] = NOTHING_KNOWN
+    ) -> Mapping[MemeId, Products]:
         visual: dict[MemeId, set[VisualStamp]] = {meme_id: set() for meme_id in ids}
         text: dict[MemeId, set[TextStamp]] = {meme_id: set() for meme_id in ids}
         for v in self._session.rows(VISUAL):
@@ -89,6 +91,7 @@ class MemoryProducts:
             stamp = TextStamp(t.image_sha256, t.metadata_hash, t.space_id, t.vector.dimension)
             text.get(t.meme_id, set()).add(stamp)
         contexts = self._session.pick(CONTEXTS, ids)
+        assert all(contexts.get(key) == known[key] for key in visual if key in known), "what is known is what is stored"
         return {key: Products(frozenset(visual[key]), contexts.get(key), frozenset(text[key])) for key in visual}
 
     async def put_visual(self, products: Sequence[VisualProduct]) -> None:

@@ -74,6 +74,10 @@ class MemorySearch:
         row = self._session.get(SEARCH_STATE, THE_STATE)
         return row.state if row else SearchState()
 
+    async def begin_reading(self) -> SearchState:
+        self._session.freeze()
+        return await self.state()
+
     async def _pin(self, space: VectorSpace) -> None:
         if (await self.state()).serving is not None:
             return

@@ -19,13 +19,17 @@ _TABLES: Final[Mapping[str, Table[Any, Any]]] = {
 
 
 class Session:
-    """READ COMMITTED: every statement sees this transaction's changes and whatever is committed at that moment."""
+    """READ COMMITTED: every statement sees this transaction's changes and whatever is committed at that moment.
+
+    One that is frozen sees what was committed then, and writes nothing.
+    """
 
     def __init__(self, store: MemoryStore, clock: Clock, scope: Scope) -> None:
         self.scope = scope
         self._store = store
         self._clock = clock
         self._writes: dict[Table[Any, Any], dict[Any, Any]] = {}
+        self._frozen: Mapping[str, Mapping[Any, Any]] | None = None
         self._topics: set[Topic] = set()
         self._broken: str | None = None
         self._closed = False
@@ -37,8 +41,7 @@ class Session:
     def get(self, table: Table[K, V], key: K) -> V | None:
         self._assert_open()
         mine = self._mine(table)
-        committed = self._store.rows(table, self.scope)
-        return mine[key] if key in mine else committed.get(key)
+        return mine[key] if key in mine else self._committed(table).get(key)
 
     def pick(self, table: Table[K, V], keys: Iterable[K]) -> dict[K, V]:
         """Return the rows of these keys; those that do not exist are missing."""
@@ -48,10 +51,15 @@ class Session:
     def rows(self, table: Table[K, V]) -> list[V]:
         """Return every row of the scope."""
         self._assert_open()
-        merged: dict[K, V | None] = dict(self._store.rows(table, self.scope).items())
+        merged: dict[K, V | None] = dict(self._committed(table).items())
         mine = self._mine(table)
         merged.update(mine)
         return [row for row in merged.values() if row is not None]
+
+    def freeze(self) -> None:
+        """See all rows as they are now until the transaction ends."""
+        assert not self._writes, "what is seen is decided before anything else"
+        self._frozen = {name: dict(self._store.rows(table, self.scope)) for name, table in _TABLES.items()}
 
     def try_lock(self, table: Table[K, V], row: V) -> bool:
         """Lock a row unless another transaction has it (SKIP LOCKED)."""
@@ -158,6 +166,7 @@ class Session:
 
     async def _acquire(self, name: Name) -> None:
         self._assert_open()
+        assert self._frozen is None, "what sees one moment writes nothing"
         try:
             await self._store.locks.acquire(self, name)
         except (Conflict, DatabaseUnavailable) as ended:
@@ -175,6 +184,10 @@ class Session:
         assert not self._closed, "the transaction has ended"
         if self._broken is not None:
             raise Conflict(f"the transaction has failed already: {self._broken}")
+
+    def _committed(self, table: Table[K, V]) -> Mapping[K, V]:
+        frozen = self._frozen
+        return self._store.rows(table, self.scope) if frozen is None else frozen[table.name]
 
     def _mine(self, table: Table[K, V]) -> dict[K, V | None]:
         return cast("dict[K, V | None]", self._writes.setdefault(table, {}))

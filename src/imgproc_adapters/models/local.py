@@ -99,6 +99,7 @@ class LocalVisualModel:
     space: VectorSpace
     hard_deadline: timedelta = timedelta(seconds=120)
     replay: Replay = Replay.SAFE
+    batch: int = 1
 
     @classmethod
     def on(cls, host: ModelHost) -> "LocalVisualModel":
@@ -158,6 +159,7 @@ class LocalTextModel:
     space: VectorSpace
     hard_deadline: timedelta = timedelta(seconds=120)
     replay: Replay = Replay.SAFE
+    batch: int = _BATCH
 
     @classmethod
     def on(cls, host: ModelHost) -> "LocalTextModel":

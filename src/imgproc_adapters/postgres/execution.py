@@ -147,7 +147,7 @@ class PostgresAttempts:
 
     async def add(self, attempts: Sequence[Attempt]) -> None:
         if attempts:
-            await self._session.run(_ADD_ATTEMPTS, **attempt_identity(attempts), **attempt_state(attempts))
+            self._session.later(_ADD_ATTEMPTS, **attempt_identity(attempts), **attempt_state(attempts))
 
     async def last(self, task_ids: Collection[TaskId]) -> Mapping[TaskId, Attempt]:
         rows = await self._session.rows(_LAST, ids=Uuids(set(task_ids))) if task_ids else ()
@@ -191,7 +191,7 @@ class PostgresGrants:
 
     async def add(self, grants: Sequence[Grant]) -> None:
         if grants:
-            await self._session.run(_ADD_GRANTS, **grant_identity(grants), **grant_state(grants))
+            self._session.later(_ADD_GRANTS, **grant_identity(grants), **grant_state(grants))
 
     async def by_key(self, operation: Operation, keys: Collection[str]) -> Mapping[str, Grant]:
         rows = await self._session.rows(_GRANTS_BY_KEY, operation=operation, keys=Texts(set(keys))) if keys else ()

@@ -5,11 +5,13 @@ from typing import Final
 
 from imgproc_adapters.postgres.arrays import Half, cosine_distance
 from imgproc_adapters.postgres.library import USABLE_STATUSES
+from imgproc_adapters.postgres.search import SearchMemory
 from imgproc_adapters.postgres.session import Row, Session, statement
 from imgproc_domain.config import VectorSpace
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.migration import Generation
-from imgproc_domain.ports.search import Entry
+from imgproc_domain.ports.search import Entry, Readable
+from imgproc_domain.search import Coverage
 from imgproc_domain.vector import Vector
 
 _GENERATION: Final = """
@@ -25,13 +27,12 @@ _OF_TASK: Final = statement(
 )
 
 # pk_cache_generations, backwards
-_NEWEST: Final = statement(
-    """
-    SELECT {generation} FROM cache_generations g
+_COMPLETE_FIRST: Final = """
+    FROM cache_generations g
     WHERE g.scope_id = %(scope)s AND g.completed_at IS NOT NULL ORDER BY g.generation_id DESC LIMIT 1
-    """,
-    generation=_GENERATION,
-)
+"""
+_NEWEST: Final = statement("SELECT {generation} {first}", generation=_GENERATION, first=_COMPLETE_FIRST)
+_READABLE: Final = statement("SELECT g.generation_id, g.space_id, g.dimension {first}", first=_COMPLETE_FIRST)
 _ADD: Final = statement(
     """
     INSERT INTO cache_generations (scope_id, generation_id, task_id, space_id, dimension, created_at, completed_at)
@@ -93,12 +94,21 @@ _NEAREST: Final = statement(
     """,
     usable=_USABLE,
 )
-_COUNT: Final = statement("SELECT count(*) {usable}", usable=_USABLE)
+_COVERAGE: Final = statement(
+    """
+    SELECT (SELECT count(*) {usable}),
+           (SELECT count(*) FROM memes WHERE scope_id = %(scope)s AND deleted_at IS NULL)
+    """,
+    usable=_USABLE,
+)
+_PROBED: Final = 50
+"""An entry that is compared with what is stored takes as long as so many that are counted in an index alone."""
 
 
 class PostgresGenerations:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, memory: SearchMemory | None = None) -> None:
         self._session = session
+        self._memory = memory if memory is not None else SearchMemory()
 
     async def of_task(self, task_id: TaskId) -> Generation | None:
         rows = await self._session.rows(_OF_TASK, task_id=task_id)
@@ -107,6 +117,10 @@ class PostgresGenerations:
     async def newest(self) -> Generation | None:
         rows = await self._session.rows(_NEWEST)
         return self._generation(rows[0]) if rows else None
+
+    async def readable(self) -> Readable | None:
+        rows = await self._session.rows(_READABLE)
+        return Readable(rows[0][0], VectorSpace(*rows[0][1:])) if rows else None
 
     async def add(self, generation: Generation) -> None:
         await self._session.run(
@@ -138,9 +152,15 @@ class PostgresGenerations:
         )
         return [Entry(meme_id, cosine_distance(distance), storage_key) for meme_id, distance, storage_key in rows]
 
-    async def usable(self, generation_id: GenerationId) -> int:
-        ((count,),) = await self._session.rows(_COUNT, id=generation_id, usable=USABLE_STATUSES)
-        return int(count)
+    async def coverage(self, generation_id: GenerationId) -> Coverage:
+        key = (self._session.scope, generation_id)
+        known = self._memory.counts.get(key)
+        if known is not None:
+            return known
+        ((usable, total),) = await self._session.rows(_COVERAGE, id=generation_id, usable=USABLE_STATUSES)
+        found = Coverage(usable, total)
+        self._memory.keep(key, found, _PROBED * usable + total)
+        return found
 
     def _generation(self, row: Row) -> Generation:
         generation_id, task_id, space_id, dimension, created_at, completed_at, entries = row

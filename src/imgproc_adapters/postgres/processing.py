@@ -6,11 +6,9 @@ from typing import Final
 from imgproc_adapters.postgres.arrays import Texts, Uuids
 from imgproc_adapters.postgres.changes import Table, save
 from imgproc_adapters.postgres.claims import LOCK_JOBS
+from imgproc_adapters.postgres.inserts import insert
 from imgproc_adapters.postgres.processing_sql import (
     ACTIVE,
-    ADD_JOBS,
-    ADD_STAGES,
-    ADD_TASKS,
     BUSY,
     COUNTS,
     JOBS,
@@ -50,7 +48,10 @@ class PostgresJobs:
     async def add(self, jobs: Sequence[Job]) -> None:
         if jobs:
             stages = stage_arrays([(job.job_id, state) for job in jobs for state in job.stages])
-            await self._session.run_all([(ADD_JOBS, job_identity(jobs) | job_state(jobs)), (ADD_STAGES, stages)])
+            sql, values = insert("image_processing_jobs", "job_id", job_identity(jobs) | job_state(jobs))
+            self._session.later(sql, **values)
+            sql, values = insert("image_processing_stages", "job_id", stages)
+            self._session.later(sql, **values)
 
     async def get(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
         return await self._jobs(JOBS, ids)
@@ -98,7 +99,8 @@ class PostgresTasks:
 
     async def add(self, tasks: Sequence[Task]) -> None:
         if tasks:
-            await self._session.run(ADD_TASKS, **task_identity(tasks), **task_state(tasks))
+            sql, values = insert("tasks", "task_id", task_identity(tasks) | task_state(tasks))
+            self._session.later(sql, **values)
 
     async def get(self, ids: Collection[TaskId]) -> Mapping[TaskId, Task]:
         rows = await self._session.rows(TASKS, ids=Uuids(set(ids))) if ids else ()

@@ -62,24 +62,6 @@ LIVE_JOBS: Final = statement(
     """
 )
 
-ADD_JOBS: Final = statement(
-    """
-    INSERT INTO image_processing_jobs (scope_id, job_id, meme_id, revision, image_sha256, reverse_image_policy,
-        config_fingerprint, created_at, status, updated_at, due_at, completed_at, retry_at,
-        claim_generation, lease_owner, lease_expires_at, error_code, error_message)
-    SELECT %(scope)s, n.* FROM unnest(%(ids)s, %(meme_id)s, %(revision)s, %(image_sha256)s, %(reverse_image_policy)s,
-        %(config_fingerprint)s, %(created_at)s, %(status)s, %(updated_at)s, %(due_at)s, %(completed_at)s, %(retry_at)s,
-        %(claim_generation)s, %(lease_owner)s, %(lease_expires_at)s, %(error_code)s, %(error_message)s) AS n
-    """
-)
-ADD_STAGES: Final = statement(
-    """
-    INSERT INTO image_processing_stages
-        (scope_id, job_id, stage, status, reused, task_id, retry_at, error_code, error_message)
-    SELECT %(scope)s, n.* FROM unnest(%(ids)s, %(stage)s, %(status)s, %(reused)s, %(task_id)s, %(retry_at)s,
-        %(error_code)s, %(error_message)s) AS n
-    """
-)
 SAVE_JOBS: Final = statement(
     """
     UPDATE image_processing_jobs j
@@ -94,17 +76,6 @@ SAVE_JOBS: Final = statement(
     """
 )
 
-ADD_TASKS: Final = statement(
-    """
-    INSERT INTO tasks (scope_id, task_id, task_type, job_id, meme_id, image_sha256, config_fingerprint,
-        reverse_image_policy, created_at, status, grant_id, available_at, failures, lease_losses, started_at,
-        completed_at, claim_generation, lease_owner, lease_expires_at, error_code, error_message)
-    SELECT %(scope)s, n.* FROM unnest(%(ids)s, %(task_type)s, %(job_id)s, %(meme_id)s, %(image_sha256)s,
-        %(config_fingerprint)s, %(reverse_image_policy)s, %(created_at)s, %(status)s, %(grant_id)s, %(available_at)s,
-        %(failures)s, %(lease_losses)s, %(started_at)s, %(completed_at)s, %(claim_generation)s, %(lease_owner)s,
-        %(lease_expires_at)s, %(error_code)s, %(error_message)s) AS n
-    """
-)
 SAVE_TASKS: Final = statement(
     """
     UPDATE tasks t

@@ -61,6 +61,10 @@ _TASK_TYPES: Final = {kind.value: kind for kind in TaskType}
 _TASK_STATUSES: Final = {status.value: status for status in TaskStatus}
 _JOB_STATUSES: Final = {status.value: status for status in JobStatus}
 _STAGES: Final = {stage.value: stage for stage in Stage}
+_ATTEMPT_STATUSES: Final = {status.value: status for status in AttemptStatus}
+_GRANT_STATUSES: Final = {status.value: status for status in GrantStatus}
+_CONTEXT_STATUSES: Final = {status.value: status for status in ContextStatus}
+_OPERATIONS: Final = {operation.value: operation for operation in Operation}
 
 
 def _error(code: str | None, message: str | None) -> Diagnosis | None:
@@ -225,7 +229,7 @@ def attempt_of(scope: Scope, row: Row) -> Attempt:
         request_id=row[3],
         session_id=row[4],
         generation=row[5],
-        status=AttemptStatus(row[6]),
+        status=_ATTEMPT_STATUSES[row[6]],
         input_digest=Sha256(row[7]),
         created_at=row[8],
         external_started_at=row[9],
@@ -274,13 +278,13 @@ def grant_of(scope: Scope, row: Row) -> Grant:
     return Grant(
         scope=scope,
         grant_id=row[0],
-        operation=Operation(row[1]),
+        operation=_OPERATIONS[row[1]],
         logical_request_key=row[2],
         fingerprint=row[3],
         reservation=row[4],
         task_id=row[5],
         job_id=row[6],
-        status=GrantStatus(row[7]),
+        status=_GRANT_STATUSES[row[7]],
         created_at=row[8],
         updated_at=row[9],
     )
@@ -339,7 +343,7 @@ def context_of(scope: Scope, row: Row) -> Context:
     return Context(
         scope=scope,
         meme_id=row[0],
-        status=ContextStatus(row[1]),
+        status=_CONTEXT_STATUSES[row[1]],
         revision=row[2],
         description=description_of(row[3]),
         provenance=None if row[4] is None else _provenance(row[4]),

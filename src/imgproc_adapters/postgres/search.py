@@ -14,7 +14,7 @@ from imgproc_adapters.postgres.rows import description_of
 from imgproc_adapters.postgres.search_state import STATE, state_of
 from imgproc_adapters.postgres.session import Session, Sql, statement
 from imgproc_adapters.postgres.vectors import text_arrays
-from imgproc_domain.ids import MemeId
+from imgproc_domain.ids import GenerationId, MemeId
 from imgproc_domain.migration import SearchState
 from imgproc_domain.product import TextProduct
 from imgproc_domain.scope import Scope
@@ -152,6 +152,8 @@ _COVERAGE: Final = statement(
 )
 _STATE: Final = statement("SELECT {state} FROM search_migrations s WHERE s.scope_id = %(scope)s", state=STATE)
 
+# All statements behind it see one snapshot. Nothing is written by what that shows: it may be of the past already.
+_ONE_MOMENT: Final = Sql(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 # Few rows are counted anew each time. Counting many is done so seldom that it takes about a fiftieth of the time.
 _MANY: Final = 10_000
@@ -190,7 +192,15 @@ class SearchMemory:
     """What one process knows for some seconds, over all its transactions."""
 
     nearest: Nearest = Factory(Nearest)
-    counts: Lately[tuple[Scope, str], Coverage] = Factory(Lately)
+    counts: Lately[tuple[Scope, str | GenerationId], Coverage] = Factory(Lately)
+
+    def keep(self, key: tuple[Scope, str | GenerationId], found: Coverage, rows: int) -> None:
+        """Remember what was counted at the price of reading ``rows`` entries of an index, if those are many.
+
+        Nothing is not remembered: the first that can be found is found at once.
+        """
+        if found.searchable and rows >= _MANY:
+            self.counts.put(key, found, min(rows / _COUNTED_A_SECOND, _LONGEST))
 
 
 class PostgresSearch:
@@ -246,11 +256,13 @@ class PostgresSearch:
             return known
         ((searchable, total),) = await self._session.rows(_COVERAGE, space=space_id)
         found = Coverage(searchable, total)
-        # nothing is not remembered: the first that can be found is found at once
-        if searchable and (counted := searchable + total) >= _MANY:
-            self._memory.counts.put(key, found, min(counted / _COUNTED_A_SECOND, _LONGEST))
+        self._memory.keep(key, found, searchable + total)
         return found
 
     async def state(self) -> SearchState:
         (row,) = await self._session.rows(_STATE)
         return state_of(row)
+
+    async def begin_reading(self) -> SearchState:
+        found: tuple[int, SearchState] = await self._session.together(self._session.run(_ONE_MOMENT), self.state())
+        return found[1]

@@ -68,6 +68,7 @@ class Session:
         self._connection = connection
         self._failed: BaseException | None = None
         self._begin = begin
+        self._later: list[Ask] = []
         self._gathering = False
 
     def check(self) -> None:
@@ -104,6 +105,28 @@ class Session:
         """As `run`, of several statements in one round trip; they run in this order."""
         return [cursor.rowcount for cursor in await self._ask(asks)] if asks else []
 
+    def later(self, sql: Sql, **params: object) -> None:
+        """Write with whatever is asked next, COMMIT at the latest: rows that are new, of which nobody asks how many.
+
+        What is wrong with it is raised there.
+        """
+        self._later.append((sql, params))
+
+    async def finish(self, commit: Sql, *asks: Ask) -> None:
+        """Send what is left to write, then ``asks``, then COMMIT, in one round trip.
+
+        Raises:
+            psycopg.Error: of the first of them that the server refused, or of the connection.
+        """
+        left, self._later = [*self._later, *asks], []
+        begin, self._begin = self._begin, None
+        if begin is not None and not left:
+            return
+        if left:
+            await self._pipelined(left, begin, commit)
+        else:
+            await self._connection.commit()
+
     async def together(self, *works: Coroutine[Any, Any, Any]) -> Any:
         """Run what waits for nothing but this session; what all of them ask next travels in one round trip.
 
@@ -138,32 +161,49 @@ class Session:
         return await _Asked(asks) if self._gathering else await self._execute(asks)
 
     async def _execute(self, asks: Sequence[Ask]) -> _Cursors:
+        begin, self._begin = self._begin, None
+        later, self._later = self._later, []
+        try:
+            if begin is None and not later and len(asks) == 1:
+                return [await self._send(*asks[0])]
+            return (await self._pipelined([*later, *asks], begin))[len(later) :]
+        except psycopg.Error as error:
+            known = self._fail(translate(error))
+            if known is error:
+                raise
+            raise known from error
+        except BaseException:
+            # a server that was told to give up answers COMMIT with a ROLLBACK, which is no error
+            self._fail(DatabaseUnavailable("a statement was interrupted"))
+            raise
+
+    async def _pipelined(
+        self, asks: Sequence[Ask], begin: Sql | None = None, commit: Sql | None = None
+    ) -> list[psycopg.AsyncCursor[Row]]:
+        """Send statements in one round trip; ``begin`` and ``commit`` go before and behind them.
+
+        Raises:
+            psycopg.Error: what the server said to the first statement that it refused.
+        """
         first: psycopg.Error | None = None
         cursors: list[psycopg.AsyncCursor[Row]] = []
         try:
-            if self._begin is None and len(asks) == 1:
-                return [await self._send(*asks[0])]
-            begin, self._begin = self._begin, None
             async with self._connection.pipeline():
                 try:
                     if begin is not None:
                         await self._connection.execute(begin, prepare=False)
                     cursors.extend([await self._send(*ask) for ask in asks])
+                    if commit is not None:
+                        # not the connection's `commit`, which waits for an answer of its own
+                        await self._connection.execute(commit, prepare=False)
                 except psycopg.Error as error:
                     # the pipeline's end only says that the others were skipped
                     first = error
         except psycopg.Error as error:
-            first = first or error
-        except BaseException:
-            # a server that was told to give up answers COMMIT with a ROLLBACK, which is no error
-            self._fail(DatabaseUnavailable("a statement was interrupted"))
-            raise
-        if first is None:
-            return cursors
-        known = self._fail(translate(first))
-        if known is first:
+            raise first or error from None
+        if first is not None:
             raise first
-        raise known from first
+        return cursors
 
     async def _send(self, sql: Sql, params: Mapping[str, object]) -> psycopg.AsyncCursor[Row]:
         return await self._connection.execute(sql, {"scope": self.scope, **params}, binary=True)

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from imgproc_adapters.postgres.arrays import Half, cosine_distance
-from imgproc_adapters.postgres.session import Row, Session, statement
+from imgproc_adapters.postgres.session import Session, statement
 from imgproc_domain.ids import MemeId
 from imgproc_domain.search import Neighbour
 from imgproc_domain.vector import Vector
@@ -20,28 +20,28 @@ _VECTOR: Final = statement(
     """
 )
 
-# The scope's vectors are read once, by pk_visual_embeddings, and only the nearest few are looked up in memes: joining
-# all of them costs half as much again. That is a scalar subquery, because an EXISTS may be hashed over the whole scope.
-# Few vectors are history, so that a page is rarely short; if it is, more are taken. The dimension is a filter because
-# vectors of two dimensions cannot be compared; with the sums no approximate index can ever answer.
+# The scope's vectors are read once, by pk_visual_embeddings, and sorted; then they are looked up in memes, the nearest
+# first, until there are enough. However many are history, nothing is read twice, and where few are, hardly more of the
+# memes are read than are named: joining all of them costs a third more. That is a scalar subquery, because an EXISTS
+# may be hashed over the whole scope, and OFFSET 0 keeps the planner from looking up before it sorts. The dimension is a
+# filter because vectors of two dimensions cannot be compared; with the sum no approximate index can ever answer.
 _NEAREST: Final = statement(
     """
-    WITH nearest AS MATERIALIZED (
-        SELECT meme_id, image_sha256, embedding <#> %(query)s AS product FROM visual_embeddings
+    SELECT n.meme_id, 1 + n.product FROM (
+        SELECT meme_id, image_sha256, (embedding <#> %(query)s) + 0 AS product FROM visual_embeddings
         WHERE scope_id = %(scope)s AND space_id = %(space)s AND dimension = %(dimension)s
           AND meme_id IS DISTINCT FROM %(without)s::uuid
-        ORDER BY (embedding <#> %(query)s) + 0, meme_id, image_sha256
-        LIMIT %(candidates)s
-    )
-    SELECT n.meme_id, 1 + n.product, (
+        ORDER BY product, meme_id, image_sha256
+        OFFSET 0
+    ) n
+    WHERE (
         SELECT count(*) FROM memes m WHERE m.scope_id = %(scope)s AND m.meme_id = n.meme_id
           AND m.image_sha256 = n.image_sha256 AND m.deleted_at IS NULL
     ) > 0
-    FROM nearest n ORDER BY n.product + 0, n.meme_id, n.image_sha256
+    ORDER BY n.product, n.meme_id, n.image_sha256
+    LIMIT %(limit)s
     """
 )
-_SPARE: Final = 32
-_MORE: Final = 8
 _HEAD: Final = 4
 
 
@@ -56,20 +56,10 @@ class PostgresSimilar:
     async def nearest(
         self, space_id: str, vector: Vector, limit: int, without: MemeId | None = None
     ) -> Sequence[Neighbour]:
-        query, candidates = Half.of(vector), limit + _SPARE
-        while True:
-            rows: Sequence[Row] = await self._session.rows(
-                _NEAREST,
-                query=query,
-                space=space_id,
-                dimension=vector.dimension,
-                without=without,
-                candidates=candidates,
-            )
-            present = [(meme_id, distance) for meme_id, distance, is_present in rows if is_present]
-            if len(present) >= limit or len(rows) < candidates:
-                return [Neighbour(meme_id, cosine_distance(distance)) for meme_id, distance in present[:limit]]
-            candidates *= _MORE
+        rows = await self._session.rows(
+            _NEAREST, query=Half.of(vector), space=space_id, dimension=vector.dimension, without=without, limit=limit
+        )
+        return [Neighbour(meme_id, cosine_distance(distance)) for meme_id, distance in rows]
 
 
 def _vector(received: bytes) -> Vector:

@@ -64,7 +64,7 @@ class PostgresTransaction:
         self.evidence = PostgresEvidence(session)
         self.search = PostgresSearch(session, memory)
         self.similar = PostgresSimilar(session)
-        self.generations = PostgresGenerations(session)
+        self.generations = PostgresGenerations(session, memory)
         self.migration = PostgresMigration(session)
         self.configuration = PostgresConfiguration(session)
         self.retention = PostgresRetention(session)
@@ -101,7 +101,7 @@ class PostgresUnitOfWork:
             except BaseException:
                 await _roll_back(connection)
                 raise
-            await _commit(connection, transaction.bell.note())
+            await _commit(session, transaction.bell.note())
 
     async def _register(self, connection: AsyncConnection[Any], scope: Scope) -> None:
         """Make the scope's own rows, once a process and in a transaction of their own: nobody waits for them long."""
@@ -112,15 +112,9 @@ class PostgresUnitOfWork:
             self._registered.add(scope)
 
 
-async def _commit(connection: AsyncConnection[Any], note: Ask | None) -> None:
+async def _commit(session: Session, note: Ask | None) -> None:
     try:
-        if note is None:
-            await connection.commit()
-        else:
-            async with connection.pipeline():
-                await connection.execute(*note)
-                # not `commit`, which waits for an answer of its own
-                await connection.execute(_COMMIT, prepare=False)
+        await session.finish(_COMMIT, *([note] if note else []))
     except psycopg.Error as error:
         known = translate_commit(error)
         if known is error:

@@ -6,7 +6,9 @@ from typing import Final
 from imgproc_adapters.postgres.arrays import Half, Halves, Ints, Texts, Uuids
 from imgproc_adapters.postgres.library import PostgresContexts
 from imgproc_adapters.postgres.session import Session, statement
+from imgproc_domain.context import Context
 from imgproc_domain.ids import MemeId, Sha256
+from imgproc_domain.ports.library import NOTHING_KNOWN
 from imgproc_domain.product import Products, TextProduct, TextStamp, VisualProduct, VisualStamp
 
 _STAMPS: Final = statement(
@@ -57,13 +59,16 @@ class PostgresProducts:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def stamps(self, ids: Collection[MemeId]) -> Mapping[MemeId, Products]:
+    async def stamps(
+        self, ids: Collection[MemeId], known: Mapping[MemeId, Context | None] = NOTHING_KNOWN
+    ) -> Mapping[MemeId, Products]:
         if not ids:
             return {}
         found: dict[MemeId, tuple[list[VisualStamp], list[TextStamp]]] = {meme_id: ([], []) for meme_id in ids}
         session = self._session
+        unread = [meme_id for meme_id in found if meme_id not in known]
         rows, contexts = await session.together(
-            session.rows(_STAMPS, ids=Uuids(found)), PostgresContexts(session).get(found)
+            session.rows(_STAMPS, ids=Uuids(found)), PostgresContexts(session).get(unread)
         )
         for meme_id, sha256, metadata_hash, space_id, dimension in rows:
             visual, text = found[meme_id]
@@ -72,7 +77,8 @@ class PostgresProducts:
             else:
                 text.append(TextStamp(Sha256(sha256), Sha256(metadata_hash), space_id, dimension))
         return {
-            key: Products(frozenset(seen), contexts.get(key), frozenset(said)) for key, (seen, said) in found.items()
+            key: Products(frozenset(seen), contexts.get(key) or known.get(key), frozenset(said))
+            for key, (seen, said) in found.items()
         }
 
     async def put_visual(self, products: Sequence[VisualProduct]) -> None:

@@ -64,6 +64,7 @@ class ScriptedVisualModel:
     space: VectorSpace = Factory(lambda: VectorSpace("scripted-visual-1", 8))
     replay: Replay = Replay.SAFE
     hard_deadline: timedelta = timedelta(seconds=30)
+    batch: int = 1
     ledger: Ledger = Factory(MemoryLedger)
     script: Script[Path, Embedded] = field(init=False)
 
@@ -133,6 +134,7 @@ class ScriptedTextModel:
     space: VectorSpace = Factory(lambda: VectorSpace("scripted-text-1", 64))
     replay: Replay = Replay.SAFE
     hard_deadline: timedelta = timedelta(seconds=30)
+    batch: int = 1
     ledger: Ledger = Factory(MemoryLedger)
     script: Script[str, Embedded] = field(init=False)
 

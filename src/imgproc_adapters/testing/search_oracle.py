@@ -25,7 +25,7 @@ INCREMENTAL: Final = "incremental_only"
 
 _NONZERO: Final = 4
 _FIELDS: Final = {"title": 1.0, "visible_text": 0.98, "keywords": 0.96, "file_name": 0.94}
-_LEAST: Final = 0.3
+_LEAST: Final = 0.4
 _SMALL: Final = frozenset({"a", "at"})
 _TERM: Final = re.compile("[a-z0-9]+|[\u4e00-\u9fff]+")
 

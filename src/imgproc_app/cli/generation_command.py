@@ -13,9 +13,16 @@ from imgproc_app.cli.output import one_line, table_of
 from imgproc_app.cli.session import INTERRUPTED, Session, Stop, pause, run, run_until_stopped
 from imgproc_app.lifecycle import Runtime
 from imgproc_domain.ids import TaskId
+from imgproc_domain.scope import Scope
 from imgproc_domain.task import TaskStatus
-from imgproc_domain.usecases.maintenance import GenerationView, list_generations, request_generation, show_generation
-from imgproc_domain.usecases.migrate_search import status
+from imgproc_domain.usecases.deployment import Deployment
+from imgproc_domain.usecases.maintenance import (
+    GenerationView,
+    list_generations,
+    request_generation,
+    show_generation,
+    to_copy,
+)
 
 _LOOK_EVERY: Final = 0.25
 _MOST: Final = 100
@@ -60,7 +67,7 @@ async def _build(session: Session, stop: Stop, *, wait: bool) -> int:
         task = await request_generation(runtime.deployment, runtime.scope)
         if wait:
             async with _worker(runtime):
-                view = await _built(runtime, task.task_id, Advance(output), stop)
+                view = await built(runtime.deployment, runtime.scope, task.task_id, Advance(output), stop)
         else:
             view = GenerationView(task, None)
     if output.as_json:
@@ -82,12 +89,14 @@ async def _worker(runtime: Runtime) -> AsyncIterator[None]:
         await worker.stop()
 
 
-async def _built(runtime: Runtime, task_id: TaskId, advance: Advance, stop: Stop) -> GenerationView:
+async def built(deployment: Deployment, scope: Scope, task_id: TaskId, advance: Advance, stop: Stop) -> GenerationView:
+    """Return what became of a generation, and show meanwhile how much of what it copies is copied."""
     with advance.shown():
-        advance.begin(runtime.scope, (await status(runtime.deployment, runtime.scope)).coverage.searchable)
+        # not what searches find: in a legacy scope that is what an earlier generation copied
+        advance.begin(scope, await to_copy(deployment, scope))
         seen = 0
         while True:
-            view = await show_generation(runtime.deployment, runtime.scope, task_id)
+            view = await show_generation(deployment, scope, task_id)
             if view.generation is not None:
                 advance.seen(view.generation.entries - seen)
                 seen = view.generation.entries

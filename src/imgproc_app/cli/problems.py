@@ -6,7 +6,15 @@ from typing import Final
 from imgproc_adapters.models.host import ModelCallFailed
 from imgproc_adapters.postgres.embedded import EmbeddedPostgresError
 from imgproc_app.cli.output import one_line
-from imgproc_domain.errors import CacheNotReady, DatabaseUnavailable, ImgprocError, ModelNotConfigured, TaskNotFound
+from imgproc_domain.errors import (
+    CacheNotReady,
+    DatabaseUnavailable,
+    ImgprocError,
+    ModelNotConfigured,
+    ModelTimeout,
+    ModelUnavailable,
+    TaskNotFound,
+)
 
 _LONGEST: Final = 1_000
 
@@ -18,6 +26,8 @@ _HINTS: Final[Mapping[type[Exception], str]] = {
         " IMGPROC_MORE_TEXT_MODELS"
     ),
     ModelCallFailed: "'imgproc doctor' checks the models",
+    ModelUnavailable: "try again; 'imgproc doctor' checks the models",
+    ModelTimeout: "try again, or wait longer with IMGPROC_ANSWER_SECONDS; 'imgproc doctor' checks the models",
     CacheNotReady: "import pictures with 'imgproc import FOLDER'; 'imgproc status' shows how far they are",
     TaskNotFound: "'imgproc status' lists the jobs that did not succeed",
 }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from imgproc_app import event_loop
 from imgproc_app.cli.output import Output
 from imgproc_app.settings import Settings, load_settings
 
@@ -38,7 +39,7 @@ class Session:
 
 def run_until_stopped(body: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
     """Run ``body``, which ends in order soon after the event is set; a second signal ends the process at once."""
-    return asyncio.run(_signalled(body))
+    return event_loop.run(_signalled(body))
 
 
 def run(body: Callable[[], Coroutine[Any, Any, int]]) -> int:

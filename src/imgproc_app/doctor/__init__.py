@@ -6,6 +6,7 @@ from imgproc_app.doctor.check import Check, Verdict, skipped
 from imgproc_app.doctor.database import examine_database
 from imgproc_app.doctor.machine import DATA_DIRECTORY, NO_DATA_DIRECTORY, examine_machine
 from imgproc_app.doctor.models import examine_models
+from imgproc_app.doctor.service import examine_service
 from imgproc_app.settings import Settings
 
 __all__ = ["Check", "Verdict", "examine"]
@@ -17,6 +18,7 @@ async def examine(settings: Settings) -> AsyncIterator[Check]:
     for check in examine_machine(settings):
         usable = usable and not (check.name == DATA_DIRECTORY and check.verdict is Verdict.FAILED)
         yield check
+    yield examine_service(settings)
     if settings.dsn is not None or usable:
         async for check in examine_database(settings):
             yield check

@@ -5,6 +5,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
+from typing import Final
 
 from imgproc_app.worker.heartbeat import HeartbeatThread
 from imgproc_app.worker.settler import Settler
@@ -18,17 +19,21 @@ from imgproc_domain.outcome import GivenBack, Outcome
 from imgproc_domain.ports.claims import Dispatch
 from imgproc_domain.scope import Scope
 from imgproc_domain.settlement import Settling
-from imgproc_domain.stage import LANE_OF, Lane, TaskType
-from imgproc_domain.usecases.claim import Execution, claim_tasks
+from imgproc_domain.stage import LANE_OF, TaskType
+from imgproc_domain.usecases.claim import Execution, claim_and_look
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.perform import FAILURE, unproven
+from imgproc_domain.usecases.perform_together import may_share, perform_together
 from imgproc_domain.usecases.start import start
 
 log = logging.getLogger(__name__)
 
+_Running = asyncio.Task[Sequence[Outcome]]
+
 Perform = Callable[[Deployment, Execution], Coroutine[None, None, Outcome]]
 
-_SCOPES_A_TURN = 16
+_SCOPES_A_TURN: Final = 16
+_NEVER: Final = float("-inf")
 
 
 class LaneRunner:
@@ -44,7 +49,9 @@ class LaneRunner:
         perform: Perform,
         heartbeat: HeartbeatThread,
         settler: Settler,
+        look_again: float,
     ) -> None:
+        """``look_again`` is for how many seconds a look that found nobody waiting is believed."""
         self.task_type = task_type
         self._deployment = deployment
         self._dispatch = dispatch
@@ -52,27 +59,37 @@ class LaneRunner:
         self._perform = perform
         self._heartbeat = heartbeat
         self._settler = settler
+        self._look_again = look_again
         self._limit = deployment.limits.lanes[LANE_OF[task_type]]
-        self._running: dict[Claim, asyncio.Task[Outcome] | None] = {}
+        self._running: dict[Claim, _Running | None] = {}
         self._lost: set[Claim] = set()
         self._last_scope: Scope | None = None
         self._adopted: list[Execution] = []
         self._kept = 0
-        self._nobody_waits = False
+        self._nobody_waits_until = _NEVER
+        self._rings = 0
         self._refused = False
 
     @property
     def busy(self) -> int:
         return len(self._running) + self._kept
 
-    def keep(self) -> int:
+    def keep(self, wanted: int, ending: Collection[Claim] = ()) -> int:
         """Keep places for what is about to be opened, and return how many: none if others wait for them.
 
-        Half of what is free, so that another batch that is written meanwhile finds places too.
+        The places of ``ending``, whose executions are over, are free once what opens is written: in one transaction.
         """
-        kept = (max(self._limit - self.busy, 0) + 1) // 2 if self._nobody_waits else 0
+        if asyncio.get_running_loop().time() >= self._nobody_waits_until:
+            return 0
+        ours = sum(claim in self._running for claim in ending)
+        kept = min(wanted, max(self._limit - self.busy + ours, 0))
         self._kept += kept
         return kept
+
+    def ring(self) -> None:
+        """Note that somebody may wait for a place: nothing goes before them until the lane has looked."""
+        self._rings += 1
+        self._nobody_waits_until = _NEVER
 
     def give_back(self, kept: int) -> bool:
         """Free places that were kept: what was adopted occupies its own. True if a turn found no place meanwhile."""
@@ -85,11 +102,8 @@ class LaneRunner:
         claims = [execution.claim for execution in executions]
         self._running.update(dict.fromkeys(claims))
         self._heartbeat.hold(claims)
-        for execution in executions:
-            if execution.begun is not None:
-                self._run(execution)
-            else:
-                self._adopted.append(execution)
+        self._adopted.extend(execution for execution in executions if execution.begun is None)
+        self._run([execution for execution in executions if execution.begun is not None])
 
     def decline(self, executions: Sequence[Execution]) -> None:
         """Give executions back that were claimed for this lane, and that nobody starts."""
@@ -106,15 +120,17 @@ class LaneRunner:
         await self._start_adopted()
         free = self._limit - self.busy
         if free <= 0:
-            # nobody looked: whoever rang may wait for the next place
-            self._nobody_waits, self._refused = False, True
+            self._refused = True
             return False
-        wanted = min(free, _SCOPES_A_TURN)
+        rings, asked = self._rings, asyncio.get_running_loop().time()
         try:
-            claimed, self._nobody_waits = await self._claim_fairly(free, wanted)
+            claimed, nobody_waits = await self._claim_fairly(free, min(free, _SCOPES_A_TURN))
         except BaseException:
-            self._nobody_waits = False
+            self._nobody_waits_until = _NEVER
             raise
+        # a task that comes due rings nobody: what was seen is believed until the next look is due
+        seen = nobody_waits and rings == self._rings
+        self._nobody_waits_until = asked + self._look_again if seen else _NEVER
         return claimed > 0
 
     async def _claim_fairly(self, free: int, wanted: int) -> tuple[int, bool]:
@@ -125,7 +141,7 @@ class LaneRunner:
             # what was handed over meanwhile has taken places
             places = max(min(share, self._limit - self.busy), 0)
             try:
-                found = await self._claim(scope, places)
+                found, none_left = await self._claim(scope, places)
             except DatabaseUnavailable:
                 # perhaps of this scope's rows alone: the others are not to wait for them
                 self._last_scope = scope
@@ -135,28 +151,28 @@ class LaneRunner:
                 nobody_waits = False
                 self._last_scope = scope
                 continue
-            if found == places or LANE_OF[self.task_type] is Lane.AGENT:
-                # a claim that got less than there was room for may have wanted for a slot
-                nobody_waits = False
+            nobody_waits = nobody_waits and none_left
             if found:
                 # a scope that got nothing, for want of a slot, keeps its turn
                 self._last_scope = scope
             claimed += found
         return claimed, nobody_waits
 
-    async def _claim(self, scope: Scope, places: int) -> int:
+    async def _claim(self, scope: Scope, places: int) -> tuple[int, bool]:
+        """Return how many tasks were claimed, and whether the scope has none left that wait."""
         if not places:
-            return 0
+            return 0, False
         self._kept += places
         try:
-            executions = await claim_tasks(self._deployment, scope, self.task_type, places, self._owner)
+            claimed = await claim_and_look(self._deployment, scope, self.task_type, places, self._owner)
         finally:
             self._kept -= places
+        executions = claimed.executions
         claims = [execution.claim for execution in executions]
         self._running.update(dict.fromkeys(claims))
         self._heartbeat.hold(claims)
         await self._start_or_leave(scope, executions)
-        return len(executions)
+        return len(executions), claimed.none_left
 
     async def _start_or_leave(self, scope: Scope, executions: Sequence[Execution]) -> None:
         """Start what was claimed; what cannot be is left to lease recovery."""
@@ -183,27 +199,43 @@ class LaneRunner:
             assert execution.outcome is not None, "a decided execution has its outcome"
             self._put(execution, execution.outcome)
         going = [execution for execution in started.running if execution.claim not in self._lost]
-        for execution in going:
-            self._run(execution)
+        self._run(going)
         alive = {execution.claim for execution in (*going, *started.decided)}
         # fenced on the way, or lost since: without a call, what is left is decided by recovery
         self.settled([execution.claim for execution in executions if execution.claim not in alive])
 
-    def _run(self, execution: Execution) -> None:
-        running = asyncio.create_task(self._perform(self._deployment, execution))
-        running.add_done_callback(partial(self._ended, execution))
-        self._running[execution.claim] = running
+    def _run(self, executions: Sequence[Execution]) -> None:
+        """Begin executions, as many in one call as the model takes, but half of the lane at most: it shall not rest."""
+        size = min(self._deployment.batch(self.task_type), max(1, self._limit // 2))
+        shared = [execution for execution in executions if size > 1 and may_share(execution)]
+        for begin in range(0, len(shared), size):
+            self._begin(shared[begin : begin + size])
+        for execution in executions:
+            if size == 1 or not may_share(execution):
+                self._begin([execution])
 
-    def _ended(self, execution: Execution, running: "asyncio.Task[Outcome]") -> None:
-        """Pass the outcome on, however the task ended: also if it was cancelled before its first step."""
+    def _begin(self, executions: Sequence[Execution]) -> None:
+        work = perform_together(self._deployment, executions) if len(executions) > 1 else self._alone(executions[0])
+        running = asyncio.create_task(work)
+        running.add_done_callback(partial(self._ended, executions))
+        self._running.update((execution.claim, running) for execution in executions)
+
+    async def _alone(self, execution: Execution) -> Sequence[Outcome]:
+        return (await self._perform(self._deployment, execution),)
+
+    def _ended(self, executions: Sequence[Execution], running: _Running) -> None:
+        """Pass the outcomes on, however the task ended: also if it was cancelled before its first step."""
         if running.cancelled():
-            self._cancelled(execution)
+            for execution in executions:
+                self._cancelled(execution)
         elif (error := running.exception()) is not None:
             log.error("%s: a task failed", self.task_type, exc_info=error)
             diagnosis = Diagnosis(FAILURE[self.task_type], f"the execution raised {type(error).__name__}")
-            self._put(execution, unproven(self._deployment.replay(self.task_type), diagnosis))
+            for execution in executions:
+                self._put(execution, unproven(self._deployment.replay(self.task_type), diagnosis))
         else:
-            self._put(execution, running.result())
+            for execution, outcome in zip(executions, running.result(), strict=True):
+                self._put(execution, outcome)
 
     def _cancelled(self, execution: Execution) -> None:
         """Give a local call back; leave an external one, whose outcome nobody knows now, to lease recovery."""
@@ -228,18 +260,19 @@ class LaneRunner:
 
     def lost(self, claims: Collection[Claim]) -> None:
         """Stop the local execution of claims whose lease was lost; one that is just being started never begins."""
-        for claim in claims:
-            if claim not in self._running:
-                continue
-            self._lost.add(claim)
-            running = self._running[claim]
-            if running is not None:
+        lost = [claim for claim in claims if claim in self._running]
+        self._lost.update(lost)
+        for running in {self._running[claim] for claim in lost}:
+            # one that others share goes on for them: what it brings for those that are lost is fenced
+            if running is not None and all(
+                claim in self._lost for claim, its in self._running.items() if its is running
+            ):
                 running.cancel()
 
     async def finish(self, within: float) -> None:
         """Let running calls end by themselves, then cancel those that have not; give back what was not started."""
         self.decline_adopted()
-        running = [task for task in self._running.values() if task is not None]
+        running = {task for task in self._running.values() if task is not None}
         if not running:
             return
         _, late = await asyncio.wait(running, timeout=within)

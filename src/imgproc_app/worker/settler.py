@@ -25,7 +25,7 @@ _MANY = 16
 _GATHERING = 0.004
 
 Accept = Callable[[Sequence[Execution]], None]
-Offer = Callable[[], AbstractAsyncContextManager[tuple[Handover, Accept]]]
+Offer = Callable[[Sequence[Settling]], AbstractAsyncContextManager[tuple[Handover, Accept]]]
 
 
 class Settler:
@@ -130,7 +130,7 @@ class Settler:
         if self._offer is None:
             await settle(self._deployment, scope, items)
             return
-        async with self._offer() as (handover, accept):
+        async with self._offer(items) as (handover, accept):
             _, executions = await settle_and_claim(self._deployment, scope, items, handover)
             accept(executions)
 

@@ -17,11 +17,12 @@ from imgproc_domain.ids import WorkerId
 from imgproc_domain.ports.claims import Dispatch, Heartbeat
 from imgproc_domain.ports.wakeups import Listener, Topic
 from imgproc_domain.scope import Scope
+from imgproc_domain.settlement import Settling
 from imgproc_domain.stage import IMAGE_TASK_TYPES, MAINTENANCE_TASK_TYPES, TaskType
 from imgproc_domain.usecases.claim import Execution
 from imgproc_domain.usecases.configuration import keep, take_over
 from imgproc_domain.usecases.deployment import Deployment
-from imgproc_domain.usecases.handover import Handover
+from imgproc_domain.usecases.handover import Handover, opened_by
 from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.reconcile import reconcile_due
 from imgproc_domain.usecases.recover import expire_leases, flush_releases
@@ -80,6 +81,7 @@ class _Worker:
             perform=run,
             heartbeat=self._heartbeat,
             settler=self._settler,
+            look_again=self._pace.poll,
         )
 
     async def start(self) -> None:
@@ -125,7 +127,11 @@ class _Worker:
 
     async def _listen(self) -> None:
         while not self._stopping.is_set():
-            self._wakeups.set(await self._listener.wait(self._pace.poll))
+            rung = await self._listener.wait(self._pace.poll)
+            for task_type, lane in self._lanes.items():
+                if Topic(task_type.value) in rung:
+                    lane.ring()
+            self._wakeups.set(rung)
 
     async def _sweep(self) -> None:
         async def once() -> bool:
@@ -154,21 +160,19 @@ class _Worker:
         self._wakeups.set(Topic(t.value) for t, lane in self._lanes.items() if lane.settled(claims))
 
     @asynccontextmanager
-    async def _offer(self) -> AsyncIterator[tuple[Handover, Accept]]:
+    async def _offer(self, items: Sequence[Settling]) -> AsyncIterator[tuple[Handover, Accept]]:
         """Keep places in the lanes for what a batch opens, and start what it was given."""
-        room = await self._room()
+        opened = opened_by(items)
+        room = await self._room() if opened[TaskType.CONTEXT] else 0
         begun = asyncio.get_running_loop().time()
-        places = {t: self._lanes[t].keep() for t in self._opened(room)} if self._works else {}
+        ending = [item.claim for item in items]
+        wanted = {t: min(opened[t], room) if t is TaskType.CONTEXT else opened[t] for t in self._lanes}
+        places = {t: self._lanes[t].keep(n, ending) for t, n in wanted.items() if n > 0} if self._works else {}
         try:
             yield Handover(self._owner, places, room, begun), self._adopt
         finally:
             refused = [task_type for task_type, kept in places.items() if self._lanes[task_type].give_back(kept)]
             self._wakeups.set(Topic(task_type.value) for task_type in refused)
-
-    def _opened(self, room: int) -> list[TaskType]:
-        """Return the types that settling opens: the first stage is opened by a submission."""
-        opened = {TaskType.TEXT, TaskType.CONTEXT} if room > 0 else {TaskType.TEXT}
-        return [task_type for task_type in self._lanes if task_type in opened]
 
     def _adopt(self, executions: Sequence[Execution]) -> None:
         by_type: dict[TaskType, list[Execution]] = defaultdict(list)

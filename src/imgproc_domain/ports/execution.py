@@ -17,7 +17,10 @@ from imgproc_domain.stage import Lane
 
 class AttemptStore(Protocol):
     async def add(self, attempts: Sequence[Attempt]) -> None:
-        """Insert attempts; raises `Conflict` if a task already has one of that number, or the id is taken."""
+        """Insert attempts.
+
+        Raises `Conflict`, as the transaction ends at the latest, if a task has one of that number, or the id is taken.
+        """
         ...
 
     async def last(self, task_ids: Collection[TaskId]) -> Mapping[TaskId, Attempt]:
@@ -35,7 +38,10 @@ class AttemptStore(Protocol):
 
 class GrantStore(Protocol):
     async def add(self, grants: Sequence[Grant]) -> None:
-        """Insert grants; raises `Conflict` if ``(operation, logical_request_key)`` exists."""
+        """Insert grants.
+
+        Raises `Conflict`, as the transaction ends at the latest, if ``(operation, logical_request_key)`` exists.
+        """
         ...
 
     async def by_key(self, operation: Operation, keys: Collection[str]) -> Mapping[str, Grant]:

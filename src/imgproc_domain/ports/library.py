@@ -1,7 +1,8 @@
 """Memes, their contexts and their products."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from attrs import frozen
 
@@ -60,6 +61,9 @@ class MemeStore(Protocol):
         ...
 
 
+NOTHING_KNOWN: Final[Mapping[MemeId, Context | None]] = MappingProxyType({})
+
+
 class ContextStore(Protocol):
     """Contexts are guarded by their meme's lock."""
 
@@ -73,8 +77,14 @@ class ContextStore(Protocol):
 class ProductStore(Protocol):
     """Vectors with the inputs they were made from. History stays; validity is decided by their stamps."""
 
-    async def stamps(self, ids: Collection[MemeId]) -> Mapping[MemeId, Products]:
-        """Return what is stored for each meme, with its context; every id has an entry, empty if need be."""
+    async def stamps(
+        self, ids: Collection[MemeId], known: Mapping[MemeId, Context | None] = NOTHING_KNOWN
+    ) -> Mapping[MemeId, Products]:
+        """Return what is stored for each meme, with its context; every id has an entry, empty if need be.
+
+        ``known`` are contexts that this transaction has read, or written, under the locks of their memes; None where
+        there is none. They are not read again.
+        """
         ...
 
     async def put_visual(self, products: Sequence[VisualProduct]) -> None:

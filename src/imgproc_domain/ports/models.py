@@ -47,8 +47,16 @@ class VisualModel(Protocol):
         """After this no call is in flight any more, whatever happened."""
         ...
 
+    @property
+    def batch(self) -> int:
+        """How many pictures one call takes at best: 1 if several in one call are no faster than one after the other."""
+        ...
+
     async def embed(self, pictures: Sequence[Path]) -> Sequence[Vector | Declined | Lost]:
-        """Return one answer a picture, in order. One bad picture never harms its neighbours."""
+        """Return one answer a picture, in order. One bad picture never harms its neighbours.
+
+        The hard deadline is that of the call, however many pictures it has.
+        """
         ...
 
 
@@ -99,6 +107,11 @@ class TextModel(Protocol):
     def replay(self) -> Replay: ...
     @property
     def hard_deadline(self) -> timedelta: ...
+
+    @property
+    def batch(self) -> int:
+        """How many texts one call takes at best, as `VisualModel.batch`."""
+        ...
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Vector | Declined | Lost]:
         """Return one answer a text, in order. Over-long texts are cut, never refused."""

@@ -42,7 +42,10 @@ class TaskPage:
 
 class JobStore(Protocol):
     async def add(self, jobs: Sequence[Job]) -> None:
-        """Insert jobs with their stages; raises `Conflict` if a meme has that revision, or an active job."""
+        """Insert jobs with their stages.
+
+        Raises `Conflict`, as the transaction ends at the latest, if a meme has that revision, or an active job.
+        """
         ...
 
     async def get(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
@@ -88,7 +91,8 @@ class TaskStore(Protocol):
     async def add(self, tasks: Sequence[Task]) -> None:
         """Insert tasks, queued or claimed at once.
 
-        Raises `Conflict` if one of the same target, type and policy is active (I2).
+        Raises `Conflict`, as the transaction ends at the latest, if one of the same target, type and policy is active
+        (I2).
         """
         ...
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from attrs import frozen
 
+from imgproc_domain.config import VectorSpace
 from imgproc_domain.ids import GenerationId, MemeId, TaskId
 from imgproc_domain.migration import Generation, SearchState
 from imgproc_domain.product import TextProduct
@@ -20,6 +21,14 @@ class Entry:
     meme_id: MemeId
     distance: float
     storage_key: str
+
+
+@frozen
+class Readable:
+    """What legacy searches read: the newest complete generation of a scope, and the space of its vectors."""
+
+    generation_id: GenerationId
+    space: VectorSpace
 
 
 class SearchStore(Protocol):
@@ -69,6 +78,14 @@ class SearchStore(Protocol):
         """Return the scope's search mode and epoch."""
         ...
 
+    async def begin_reading(self) -> SearchState:
+        """Return the scope's search mode and epoch, and let all that follows be read as it is at this moment.
+
+        The first call of a transaction that writes nothing: whatever it reads afterwards, in any of its stores, is of
+        the one state that was committed then (counts that may be old are old all the same).
+        """
+        ...
+
 
 class GenerationStore(Protocol):
     """Legacy generations: whole-scope copies that never touch what incremental search can find.
@@ -82,7 +99,11 @@ class GenerationStore(Protocol):
         ...
 
     async def newest(self) -> Generation | None:
-        """Return the scope's newest complete generation."""
+        """Return the scope's newest complete generation, with the number of its entries, which are counted."""
+        ...
+
+    async def readable(self) -> Readable | None:
+        """Return which generation searches read, the newest complete one, at a cost that does not grow with it."""
         ...
 
     async def add(self, generation: Generation) -> None:
@@ -107,6 +128,9 @@ class GenerationStore(Protocol):
         """
         ...
 
-    async def usable(self, generation_id: GenerationId) -> int:
-        """Count the usable entries of a complete generation."""
+    async def coverage(self, generation_id: GenerationId) -> Coverage:
+        """Count the usable entries of a complete generation and the live memes of the scope.
+
+        Where that are many the numbers may be a few seconds old.
+        """
         ...

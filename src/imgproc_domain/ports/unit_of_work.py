@@ -23,6 +23,7 @@ B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
 E = TypeVar("E")
+F = TypeVar("F")
 
 Work = Coroutine[Any, Any, A]
 
@@ -44,6 +45,10 @@ class Together(Protocol):
     def __call__(
         self, a: Work[A], b: Work[B], c: Work[C], d: Work[D], e: Work[E], /
     ) -> Awaitable[tuple[A, B, C, D, E]]: ...
+    @overload
+    def __call__(
+        self, a: Work[A], b: Work[B], c: Work[C], d: Work[D], e: Work[E], f: Work[F], /
+    ) -> Awaitable[tuple[A, B, C, D, E, F]]: ...
 
 
 class Transaction(Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from attrs import Factory, define, frozen
 
@@ -10,6 +10,7 @@ from imgproc_domain import job as jobs
 from imgproc_domain.attempt import Attempt
 from imgproc_domain.claim import drop
 from imgproc_domain.config import ProcessingConfig
+from imgproc_domain.context import Context
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.events import Event, GrantMoved, JobEnded, JobOpened, StageOpened
 from imgproc_domain.grant import Grant, GrantStatus
@@ -19,8 +20,10 @@ from imgproc_domain.meme import Meme
 from imgproc_domain.policy import Decision as Permission
 from imgproc_domain.policy import Denied, Granted, Operation, OperationRequest
 from imgproc_domain.ports.execution import Release
+from imgproc_domain.ports.library import NOTHING_KNOWN
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.ports.wakeups import Topic
+from imgproc_domain.product import Products
 from imgproc_domain.reconcile import (
     AwaitTask,
     Close,
@@ -34,7 +37,7 @@ from imgproc_domain.reconcile import (
     reconcile,
 )
 from imgproc_domain.scope import Scope
-from imgproc_domain.stage import TASK_TYPE_OF, ReverseImagePolicy, Stage
+from imgproc_domain.stage import STAGES, TASK_TYPE_OF, ReverseImagePolicy, Stage
 from imgproc_domain.task import Target, Task, TaskStatus
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.permission import acquire_now
@@ -80,11 +83,39 @@ class Plan:
             code = after.error.code if after.error else None
             self.events.append(JobEnded(after.scope, after.job_id, after.status, code))
 
+    def give(self, job: Job, stage: Stage, task: Task) -> None:
+        """Note the new task of a job's stage."""
+        self.tasks.append(task)
+        self.events.append(StageOpened(job.scope, job.job_id, stage, task.task_id))
+
     def open(self, job: Job) -> None:
         """Note a job that does not exist yet."""
         self.jobs[job.job_id] = job
         self.fresh.add(job.job_id)
         self.events.append(JobOpened(job.scope, job.job_id, job.revision))
+
+
+_NEW_STAGES: Final = new_stages()
+
+_Work = tuple[MemeId, Sha256, Stage | None]
+
+
+@frozen
+class Gathered:
+    """What is stored of some memes: their products, the work that live tasks do on them, and what decides."""
+
+    config: ProcessingConfig
+    products: Mapping[MemeId, Products]
+    busy: frozenset[_Work | None]
+
+    def facts(self, job: Job, meme: Meme | None) -> Facts:
+        """Return what `reconcile` decides on for a job of one of these memes."""
+        facts = Facts(job, meme, self.products[job.meme_id], busy=False, config=self.config)
+        return evolve(facts, busy=True) if self.busy and _wanted(facts) in self.busy else facts
+
+    def lacks_all(self, meme_id: MemeId) -> bool:
+        """Whether a new job of this meme has every stage before it, and waits for nobody."""
+        return not (self.busy or self.products[meme_id].visual)
 
 
 def agent_request(job: Job) -> OperationRequest:
@@ -133,17 +164,29 @@ def open_revision(
     )
 
 
-async def gather_facts(
-    tx: Transaction, deployment: Deployment, due: Collection[Job], memes: Mapping[MemeId, Meme]
-) -> list[Facts]:
-    """Read what `reconcile` decides on, with one statement a kind however many jobs there are."""
-    meme_ids = {job.meme_id for job in due}
+async def gather(
+    tx: Transaction,
+    deployment: Deployment,
+    meme_ids: Collection[MemeId],
+    contexts: Mapping[MemeId, Context | None] = NOTHING_KNOWN,
+) -> Gathered:
+    """Read what `reconcile` decides on, with one statement a kind however many memes there are."""
     products, busy, config = await tx.together(
-        tx.products.stamps(meme_ids), tx.tasks.busy(meme_ids), deployment.decides_with(tx)
+        tx.products.stamps(meme_ids, contexts), tx.tasks.busy(meme_ids), deployment.decides_with(tx)
     )
-    live = {_work_of(task) for task in busy}
-    facts = (Facts(job, memes.get(job.meme_id), products[job.meme_id], busy=False, config=config) for job in due)
-    return [evolve(each, busy=True) if live and _wanted(each) in live else each for each in facts]
+    return Gathered(config, products, frozenset(map(_work_of, busy)))
+
+
+async def gather_facts(
+    tx: Transaction,
+    deployment: Deployment,
+    due: Collection[Job],
+    memes: Mapping[MemeId, Meme],
+    contexts: Mapping[MemeId, Context | None] = NOTHING_KNOWN,
+) -> list[Facts]:
+    """As `gather`, of the memes of these jobs."""
+    gathered = await gather(tx, deployment, {job.meme_id for job in due}, contexts)
+    return [gathered.facts(job, memes.get(job.meme_id)) for job in due]
 
 
 async def advance(
@@ -172,15 +215,17 @@ async def extend(
     permits: Mapping[JobId, Permit],
     now: datetime,
     given_up: Collection[JobId] = (),
+    contexts: Mapping[MemeId, Context | None] = NOTHING_KNOWN,
 ) -> None:
     """Like `advance`, into a plan that other decisions of the same transaction share.
 
-    The stages of the jobs in ``given_up`` ended without a call because of the configuration: these jobs are renewed.
+    ``contexts`` are those it knows already, as `ProductStore.stamps` takes them. The stages of the jobs in ``given_up``
+    ended without a call because of the configuration: these jobs are renewed.
     """
     live = [job for job in due if job.live]
     if not live:
         return
-    for facts in await gather_facts(tx, deployment, live, memes):
+    for facts in await gather_facts(tx, deployment, live, memes, contexts):
         decision = reconcile(facts)
         # also where the job's configuration is in force again by now: its stage has no task any more
         if facts.job.job_id in given_up and not isinstance(decision, Close):
@@ -188,11 +233,31 @@ async def extend(
         _apply(plan, deployment, facts, decision, permits.get(facts.job.job_id), now)
 
 
+def begin(plan: Plan, deployment: Deployment, gathered: Gathered, job: Job, meme: Meme, now: datetime) -> Job:
+    """Note a job that does not exist yet, decide its first step, and return it. The caller calls `write`.
+
+    The job was made for the meme as it is, under the configuration that was gathered: where the first stage has no
+    product either there is nothing to decide.
+    """
+    if gathered.lacks_all(job.meme_id):
+        task = _task(deployment, job, STAGES[0], None, now)
+        job = jobs.open_stage(job, STAGES[0], task.task_id, now)
+        plan.open(job)
+        plan.give(job, STAGES[0], task)
+        return job
+    plan.open(job)
+    facts = gathered.facts(job, meme)
+    _apply(plan, deployment, facts, reconcile(facts), None, now)
+    return plan.jobs[job.job_id]
+
+
 async def write(tx: Transaction, plan: Plan) -> None:
     """Write a plan: jobs that end before those that follow them, tasks before what names them."""
-    ended = [job for job in plan.jobs.values() if not job.live and job.job_id not in plan.fresh]
-    going = [job for job in plan.jobs.values() if job.live and job.job_id not in plan.fresh]
-    fresh = [job for job in plan.jobs.values() if job.job_id in plan.fresh]
+    ended: list[Job] = []
+    going: list[Job] = []
+    fresh: list[Job] = []
+    for job_id, job in plan.jobs.items():
+        (fresh if job_id in plan.fresh else going if job.live else ended).append(job)
     if ended:
         await tx.jobs.save(ended)
     await tx.together(
@@ -204,8 +269,8 @@ async def write(tx: Transaction, plan: Plan) -> None:
     )
     if plan.releases:
         await tx.releases.add(plan.releases)
-    waiting = {Topic(task.task_type.value) for task in plan.tasks if task.status is TaskStatus.QUEUED}
-    if topics := plan.topics | waiting:
+    waiting = {task.task_type for task in plan.tasks if task.status is TaskStatus.QUEUED}
+    if topics := plan.topics | {Topic(task_type.value) for task_type in waiting}:
         await tx.bell.ring(topics)
 
 
@@ -272,8 +337,17 @@ def _open(
 def _give_task(
     plan: Plan, deployment: Deployment, before: Job, job: Job, stage: Stage, grant: Grant | None, now: datetime
 ) -> None:
+    task = _task(deployment, job, stage, grant, now)
+    plan.put(before, jobs.open_stage(job, stage, task.task_id, now), now)
+    plan.give(job, stage, task)
+    if grant is not None:
+        plan.grants.append(grant)
+        plan.events.append(GrantMoved(job.scope, grant.task_id, grant.status))
+
+
+def _task(deployment: Deployment, job: Job, stage: Stage, grant: Grant | None, now: datetime) -> Task:
     target = Target(job.job_id, job.meme_id, job.image_sha256, job.config_fingerprint, job.reverse_image_policy)
-    task = Task(
+    return Task(
         scope=job.scope,
         task_id=grant.task_id if grant else TaskId(deployment.ids.ordered(now)),
         task_type=TASK_TYPE_OF[stage],
@@ -283,12 +357,6 @@ def _give_task(
         created_at=now,
         grant_id=grant.grant_id if grant else None,
     )
-    plan.tasks.append(task)
-    plan.put(before, jobs.open_stage(job, stage, task.task_id, now), now)
-    plan.events.append(StageOpened(job.scope, job.job_id, stage, task.task_id))
-    if grant is not None:
-        plan.grants.append(grant)
-        plan.events.append(GrantMoved(job.scope, grant.task_id, grant.status))
 
 
 def _grant(deployment: Deployment, job: Job, request: OperationRequest, granted: Granted, now: datetime) -> Grant:
@@ -313,13 +381,12 @@ def _forfeits(before: Job, after: Job) -> bool:
     Only a job that was claimed can have asked the policy. Also a denied one: an earlier claim of it may have stalled
     before it asked, and be granted later what nobody will use.
     """
+    if before.lease.generation == 0:
+        return False
     agent = after.stage(Stage.AGENT)
     undecided = before.stage(Stage.AGENT).status is JobStatus.QUEUED
     decided = agent.status is not JobStatus.QUEUED or not after.live
-    return before.lease.generation > 0 and undecided and decided and agent.task_id is None
-
-
-_Work = tuple[MemeId, Sha256, Stage | None]
+    return undecided and decided and agent.task_id is None
 
 
 def _work_of(task: Task) -> _Work | None:

@@ -63,6 +63,18 @@ class Execution:
     claim: Claim = Factory(lambda self: self.task.claim, takes_self=True)
 
 
+class _Superseded(Exception):
+    """Another configuration than this process's own is in force."""
+
+
+@frozen
+class Claimed:
+    """What one claim got. ``none_left``: it found fewer tasks than it had places and slots for."""
+
+    executions: Sequence[Execution] = ()
+    none_left: bool = False
+
+
 async def claim_tasks(
     deployment: Deployment, scope: Scope, task_type: TaskType, limit: int, owner: WorkerId
 ) -> Sequence[Execution]:
@@ -70,13 +82,24 @@ async def claim_tasks(
 
     A superseded deployment claims no image task: it would be executed with models that are not in force.
     """
+    return (await claim_and_look(deployment, scope, task_type, limit, owner)).executions
 
-    async def once() -> Sequence[Execution]:
+
+async def claim_and_look(
+    deployment: Deployment, scope: Scope, task_type: TaskType, limit: int, owner: WorkerId
+) -> Claimed:
+    """As `claim_tasks`; says as well whether tasks may be left that wait."""
+
+    async def once() -> Claimed:
         begun = asyncio.get_running_loop().time()
         async with deployment.uow.begin(scope) as tx:
             return await _claim(tx, deployment, task_type, limit, owner, begun)
 
-    executions = await decided_again(once)
+    try:
+        claimed = await decided_again(once)
+    except _Superseded:
+        return Claimed()
+    executions = claimed.executions
     if executions:
         deployment.passed(Point.TASK_CLAIMED)
     if any(execution.begun is not None for execution in executions):
@@ -84,26 +107,25 @@ async def claim_tasks(
     for execution in executions:
         task = execution.task
         deployment.observer.note(TaskClaimed(scope, task.task_id, task_type, task.lease.generation))
-    return executions
+    return claimed
 
 
 async def _claim(
     tx: Transaction, deployment: Deployment, task_type: TaskType, limit: int, owner: WorkerId, begun: float
-) -> Sequence[Execution]:
-    if task_type in IMAGE_TASK_TYPES and await deployment.is_superseded(tx):
-        return ()
+) -> Claimed:
     slots: Sequence[Slot] = ()
     if LANE_OF[task_type] is Lane.AGENT:
         slots = await tx.slots.take(Lane.AGENT, limit)
         limit = len(slots)
     tasks = await tx.claims.claim(task_type, limit, owner, deployment.limits.lease) if limit else ()
+    none_left = len(tasks) < limit
     if not tasks:
-        return ()
+        return Claimed(none_left=none_left)
     if slots:
         await tx.slots.hold([held(slot, task) for slot, task in zip(slots, tasks, strict=False)])
     if task_type not in IMAGE_TASK_TYPES:
-        return [Execution(task) for task in tasks]
-    return await _bind(tx, deployment, task_type, tasks, begun)
+        return Claimed([Execution(task) for task in tasks], none_left)
+    return Claimed(await _bind(tx, deployment, task_type, tasks, begun), none_left)
 
 
 def held(slot: Slot, task: Task) -> Slot:
@@ -129,13 +151,17 @@ async def _bind(
     """Give each claimed leaf task its attempt: a new one, or the one that an earlier claim left."""
     targets = [task.target for task in tasks if task.target]
     meme_ids = {target.meme_id for target in targets}
-    memes, contexts, owners, grants, last = await tx.together(
+    superseded, memes, contexts, owners, grants, last = await tx.together(
+        deployment.is_superseded(tx),
         tx.memes.get(meme_ids),
         tx.contexts.get(meme_ids if task_type is not TaskType.VISUAL else ()),
         tx.jobs.live({target.job_id for target in targets}),
         tx.grants.get([task.grant_id for task in tasks if task.grant_id]),
-        tx.attempts.last([task.task_id for task in tasks]),
+        # whoever claims a task first finds no attempt
+        tx.attempts.last([task.task_id for task in tasks if task.lease.generation > 1]),
     )
+    if superseded:
+        raise _Superseded
     read = _Read(memes, contexts, owners, grants, _claimed_at(deployment, tasks), begun)
     fresh: list[Attempt] = []
     changed: list[tuple[AttemptStatus, Attempt]] = []

@@ -21,6 +21,7 @@ from imgproc_domain.ports.unit_of_work import Transaction, UnitOfWork
 from imgproc_domain.retry import RetryPolicy
 from imgproc_domain.similar import NEAR_SCORE
 from imgproc_domain.stage import TaskType
+from imgproc_domain.usecases.asking import Questions
 from imgproc_domain.usecases.points import Passed, onwards
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ class Limits:
     retry: RetryPolicy = Factory(RetryPolicy)
     near_score: float = NEAR_SCORE
     """The score from which on the visual model's vectors are those of near duplicates."""
+    answer_within: timedelta = timedelta(seconds=30)
+    """How long a question may wait for a model."""
     near_within: timedelta = timedelta(seconds=2)
     """How long the answer to an upload may wait for near duplicates; zero looks for none."""
 
@@ -68,6 +71,8 @@ class Deployment:
     passed: Passed = onwards
     more_text: Sequence[TextModel] = ()
     """Further text models, so that a scope can be searched in one space while another one is filled."""
+    questions: Questions = Factory(Questions)
+    """The calls of models that people wait for; whoever made the deployment closes them."""
 
     @cached_property
     def config(self) -> ProcessingConfig:
@@ -107,6 +112,18 @@ class Deployment:
                 return self.text.replay
             case TaskType.CACHE:
                 return Replay.SAFE
+
+    def batch(self, task_type: TaskType) -> int:
+        """How many executions of this type one call of the model takes; only calls that may be repeated are shared."""
+        if self.replay(task_type) is not Replay.SAFE:
+            return 1
+        match task_type:
+            case TaskType.VISUAL:
+                return max(1, self.visual.batch)
+            case TaskType.TEXT:
+                return max(1, self.text.batch)
+            case TaskType.CONTEXT | TaskType.CACHE:
+                return 1
 
     def hard_deadline(self, task_type: TaskType) -> timedelta:
         """How long a call of this type may be in flight."""

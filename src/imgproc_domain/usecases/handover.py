@@ -5,8 +5,10 @@ row, less a stage. Nothing is skipped for that: such a task has its lease, its g
 lane, its slot, all written before anybody can see it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from attrs import frozen
 
@@ -18,9 +20,12 @@ from imgproc_domain.events import GrantMoved
 from imgproc_domain.ids import GrantId, MemeId, TaskId, WorkerId
 from imgproc_domain.lane import Slot
 from imgproc_domain.meme import Meme
+from imgproc_domain.outcome import Succeeded
 from imgproc_domain.policy import Granted
 from imgproc_domain.ports.policy import ImmediatePolicy
 from imgproc_domain.ports.unit_of_work import Transaction
+from imgproc_domain.product import ContextProduct, VisualProduct
+from imgproc_domain.settlement import Settling
 from imgproc_domain.stage import Lane, TaskType
 from imgproc_domain.task import Task
 from imgproc_domain.usecases.advance import Plan
@@ -29,6 +34,8 @@ from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.permission import commit_now
 from imgproc_domain.usecases.start import asked
 from imgproc_domain.values import evolve
+
+_NEXT: Final[Mapping[type, TaskType]] = {VisualProduct: TaskType.CONTEXT, ContextProduct: TaskType.TEXT}
 
 
 @frozen
@@ -44,6 +51,12 @@ class Handover:
     places: Mapping[TaskType, int]
     room: int
     begun: float
+
+
+def opened_by(items: Iterable[Settling]) -> Counter[TaskType]:
+    """Return how many tasks of each type these results open, as far as that can be told before anything is read."""
+    products = (item.outcome.product for item in items if isinstance(item.outcome, Succeeded))
+    return Counter(_NEXT[type(product)] for product in products if type(product) in _NEXT)
 
 
 async def hand_over(

@@ -11,8 +11,9 @@ from typing import Final
 from attrs import define, field, frozen
 
 from imgproc_domain.errors import InvalidValue
-from imgproc_domain.migration import Generation
+from imgproc_domain.ids import GenerationId
 from imgproc_domain.ports.blobs import BlobStore
+from imgproc_domain.ports.search import Readable
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.search import Coverage, Neighbour
@@ -56,7 +57,7 @@ class Files:
 
 
 async def legacy_hits(
-    tx: Transaction, files: Files, generation: Generation, vector: Vector, wanted: int
+    tx: Transaction, files: Files, generation: Readable, vector: Vector, wanted: int
 ) -> Sequence[Neighbour] | Unseen:
     """Return the ``wanted`` entries nearest to ``vector`` whose files are there, by distance, then by id.
 
@@ -72,7 +73,8 @@ async def legacy_hits(
     return there[:wanted]
 
 
-async def legacy_coverage(tx: Transaction, generation: Generation | None) -> Coverage:
+async def legacy_coverage(tx: Transaction, generation_id: GenerationId | None) -> Coverage:
     """Count the entries that may still be found, none without a generation, and the live memes of the scope."""
-    usable = await tx.generations.usable(generation.generation_id) if generation else 0
-    return Coverage(usable, await tx.memes.count())
+    if generation_id is None:
+        return Coverage(0, await tx.memes.count())
+    return await tx.generations.coverage(generation_id)

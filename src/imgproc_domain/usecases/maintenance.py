@@ -69,6 +69,13 @@ async def request_generation(deployment: Deployment, scope: Scope) -> Task:
         return task
 
 
+async def to_copy(deployment: Deployment, scope: Scope) -> int:
+    """Return how many pictures a generation would have that is begun now, whatever searches read."""
+    async with deployment.uow.begin(scope) as tx:
+        space = deployment.serving(await tx.search.state())
+        return (await tx.search.coverage(space.id)).searchable
+
+
 async def build_generation(deployment: Deployment, execution: Execution) -> Outcome:
     """Copy the scope's findable vectors into a generation, page by page, each in its own fenced transaction.
 

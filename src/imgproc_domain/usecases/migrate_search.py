@@ -1,6 +1,6 @@
 """The steps of a scope's search state: each raises the epoch, and none makes a query lose what it could find.
 
-A query locks nothing: it reads the state before and behind its rows, and if the epoch moved it decides again (I15).
+A query locks nothing: it reads the state, and its rows as they were at that moment (I15).
 A step locks the state. While something is being completed - the findable vectors beside a legacy index, a space beside
 the serving one - whoever makes a vector findable shares a lock on the state until that is committed. So a switch that
 has the lock sees, in its next statement, every vector that was made findable before it, in whichever space, and none
@@ -18,6 +18,7 @@ from imgproc_domain.config import VectorSpace
 from imgproc_domain.errors import LegacyNotReady, MigrationConflict, ModelNotConfigured, SearchIncomplete
 from imgproc_domain.events import SearchMoved
 from imgproc_domain.migration import Generation, SearchMode, SearchState
+from imgproc_domain.ports.search import Readable
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.search import Coverage, Source
@@ -62,7 +63,7 @@ async def reading(deployment: Deployment, scope: Scope) -> SearchReading:
     """Return what searches read; of what a space lacks, which takes a scan of the scope, operators ask `status`."""
     async with deployment.uow.begin(scope) as tx:
         state = await tx.search.state()
-        generation = await tx.generations.newest() if state.source is Source.LEGACY else None
+        generation = await tx.generations.readable() if state.source is Source.LEGACY else None
         return await _read(tx, deployment, state, generation)
 
 
@@ -85,13 +86,14 @@ async def status(deployment: Deployment, scope: Scope) -> MigrationStatus:
 
 
 async def _read(
-    tx: Transaction, deployment: Deployment, state: SearchState, generation: Generation | None
+    tx: Transaction, deployment: Deployment, state: SearchState, generation: Generation | Readable | None
 ) -> SearchReading:
     serving = deployment.serving(state)
     if state.source is Source.INCREMENTAL:
         return SearchReading(state, serving, await tx.search.coverage(serving.id))
-    space = generation.space if generation else serving
-    return SearchReading(state, space, await legacy_coverage(tx, generation))
+    if generation is None:
+        return SearchReading(state, serving, await legacy_coverage(tx, None))
+    return SearchReading(state, generation.space, await legacy_coverage(tx, generation.generation_id))
 
 
 async def start(deployment: Deployment, scope: Scope) -> SearchState:
@@ -164,7 +166,7 @@ async def rollback(deployment: Deployment, scope: Scope, to: RollbackTo = None, 
 
 
 async def _expect_readable(tx: Transaction, deployment: Deployment) -> None:
-    generation = await tx.generations.newest()
+    generation = await tx.generations.readable()
     if generation is None:
         raise LegacyNotReady("there is no complete generation that searches could read")
     if deployment.text_model(generation.space) is None:

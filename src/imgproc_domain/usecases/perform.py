@@ -2,10 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from imgproc_domain.attempt import Replay
-from imgproc_domain.context import USABLE, ContextStatus, Origin, Provenance
+from imgproc_domain.context import USABLE, Context, ContextStatus, Origin, Provenance
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.meme import Meme
 from imgproc_domain.outcome import Failed, Outcome, Postponed, Retry, Succeeded, Unknown
@@ -27,31 +28,54 @@ FAILURE: Final = {
 }
 
 
+NO_WORDS: Final = Failed(
+    Diagnosis(ErrorCode.NO_EMBEDDABLE_TEXT, "the context has no title, summary, text or keyword to embed")
+)
+
+
 async def perform(deployment: Deployment, execution: Execution) -> Outcome:
     """Run one execution within its hard deadline. Cancellation passes through; every other ending is an outcome."""
     task_type = execution.task.task_type
     deadline = deployment.hard_deadline(task_type)
     replay = deployment.replay(task_type)
     now = asyncio.get_running_loop().time()
-    begun = now if execution.begun is None else execution.begun
-    if now - begun > min(deployment.limits.lease, deadline).total_seconds():
-        # stopped past its lease, after which somebody else may have taken over, or past the hard deadline, after which
-        # its slot may be somebody else's: this call was certainly not made
-        return Retry(Diagnosis(ErrorCode.LEASE_LOST, "the worker stood still before it could make the call"))
+    if stalled := stood_still(deployment, execution, now):
+        return stalled
     try:
-        async with asyncio.timeout_at(begun + deadline.total_seconds()):
+        async with asyncio.timeout_at(begun_at(execution, now) + deadline.total_seconds()):
             outcome = await _call(deployment, execution)
     except TimeoutError:
         code = ErrorCode.AGENT_TIMEOUT if task_type is TaskType.CONTEXT else FAILURE[task_type]
-        message = f"no answer within {_seconds(deadline)}"
-        return _unproven(execution, replay, Diagnosis(code, message))
+        return _unproven(execution, replay, Diagnosis(code, no_answer_within(deadline)))
     except Exception as error:  # noqa: BLE001 - an adapter's bug must end as this task's outcome, not the worker's end
         message = f"the adapter raised {type(error).__name__}"
         return _unproven(execution, replay, Diagnosis(FAILURE[task_type], message))
-    if deployment.more_text and isinstance(outcome, Succeeded):
-        outcome = evolve(outcome, beside=await _beside(deployment, execution, outcome.product))
+    outcome = await with_more(deployment, execution, outcome)
     deployment.passed(Point.CALL_ENDED)
     return outcome
+
+
+def begun_at(execution: Execution, now: float) -> float:
+    """Return the event loop's time from which the hard deadline of an execution's call counts."""
+    return now if execution.begun is None else execution.begun
+
+
+def stood_still(deployment: Deployment, execution: Execution, now: float) -> Retry | None:
+    """Return how an execution ends that was stopped for too long before its call: that was certainly not made.
+
+    Past its lease somebody else may have taken over, past the hard deadline its slot may be somebody else's.
+    """
+    most = min(deployment.limits.lease, deployment.hard_deadline(execution.task.task_type)).total_seconds()
+    if now - begun_at(execution, now) <= most:
+        return None
+    return Retry(Diagnosis(ErrorCode.LEASE_LOST, "the worker stood still before it could make the call"))
+
+
+async def with_more(deployment: Deployment, execution: Execution, outcome: Outcome) -> Outcome:
+    """Return an outcome with the vectors of further spaces beside its own, if there are any."""
+    if not deployment.more_text or not isinstance(outcome, Succeeded):
+        return outcome
+    return evolve(outcome, beside=await _beside(deployment, execution, outcome.product))
 
 
 async def _beside(deployment: Deployment, execution: Execution, product: Product | None) -> tuple[TextProduct, ...]:
@@ -98,9 +122,17 @@ async def _call(deployment: Deployment, execution: Execution) -> Outcome:
 
 
 async def _visual(deployment: Deployment, meme: Meme) -> Outcome:
+    (answer,) = await deployment.visual.embed([picture_of(deployment, meme)])
+    return seen(deployment, meme, answer)
+
+
+def picture_of(deployment: Deployment, meme: Meme) -> Path:
+    return deployment.blobs.path(meme.scope, meme.picture.storage_key)
+
+
+def seen(deployment: Deployment, meme: Meme, answer: Vector | Declined | Lost) -> Outcome:
+    """Return what the visual model's answer means for the picture it was asked about."""
     model = deployment.visual
-    path = deployment.blobs.path(meme.scope, meme.picture.storage_key)
-    (answer,) = await model.embed([path])
     if not isinstance(answer, Vector):
         return _no_product(answer, model.replay)
     if unfit := why_unfit(answer, model.space):
@@ -109,12 +141,23 @@ async def _visual(deployment: Deployment, meme: Meme) -> Outcome:
 
 
 async def _text(deployment: Deployment, execution: Execution, meme: Meme) -> Outcome:
+    text = words_to_embed(execution.context)
+    if text is None:
+        return NO_WORDS
+    (answer,) = await deployment.text.embed_documents([text])
+    return said(deployment, execution, meme, answer)
+
+
+def words_to_embed(context: Context | None) -> str | None:
+    """Return what a text model is given, None if there is nothing."""
+    return None if context is None or context.metadata_hash is None else context.description.embeddable_text()
+
+
+def said(deployment: Deployment, execution: Execution, meme: Meme, answer: Vector | Declined | Lost) -> Outcome:
+    """Return what the text model's answer means for the words it was asked about."""
     model, context = deployment.text, execution.context
     metadata_hash = context.metadata_hash if context else None
-    if context is None or metadata_hash is None:
-        message = "the context has no title, summary, text or keyword to embed"
-        return Failed(Diagnosis(ErrorCode.NO_EMBEDDABLE_TEXT, message))
-    (answer,) = await model.embed_documents([context.description.embeddable_text()])
+    assert metadata_hash is not None, "there were words to embed"
     if not isinstance(answer, Vector):
         return _no_product(answer, model.replay)
     if unfit := why_unfit(answer, model.space):
@@ -184,5 +227,5 @@ def _no_product(answer: Declined | Lost, replay: Replay) -> Outcome:
             return unproven(replay, diagnosis)
 
 
-def _seconds(duration: timedelta) -> str:
-    return f"{duration.total_seconds():g} s"
+def no_answer_within(deadline: timedelta) -> str:
+    return f"no answer within {deadline.total_seconds():g} s"

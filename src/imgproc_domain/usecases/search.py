@@ -1,15 +1,17 @@
 """Find pictures by what they mean, and by their words."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from attrs import evolve, frozen
 
 from imgproc_domain.config import VectorSpace
 from imgproc_domain.errors import CacheNotReady, Conflict, ModelNotConfigured
-from imgproc_domain.migration import Generation, SearchState
+from imgproc_domain.migration import SearchState
+from imgproc_domain.ports.search import Readable
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
-from imgproc_domain.search import HEAD, Answer, Coverage, Hit, Query, Ranking, Source, page, wanted
+from imgproc_domain.search import HEAD, Answer, Hit, Query, Ranking, Source, WordMatch, page, wanted
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.usecases.legacy import Files, Unseen, legacy_coverage, legacy_hits
 from imgproc_domain.vector import Vector
@@ -22,7 +24,7 @@ class Reading:
 
     state: SearchState
     space: VectorSpace
-    generation: Generation | None = None
+    generation: Readable | None = None
 
 
 @frozen
@@ -37,14 +39,16 @@ class Asked:
 
 
 async def search(deployment: Deployment, scope: Scope, query: Query) -> Answer:
-    """Answer a query from one source and one space, decided under the scope's epoch.
+    """Answer a query from one source and one space, as everything was at one moment.
 
-    The state is read before and behind everything else in the reading transaction. If it changed, everything is decided
-    again: so no answer is of two states, and nothing is locked for it (I15).
+    The transaction that answers reads the scope's state first, and all the rest as it is at that moment: so no answer
+    is of two states, and nothing is locked for it (I15). If that is another space than the query was embedded for,
+    everything is decided again.
 
     Raises:
-        CacheNotReady: no picture of the scope can be found yet, or what is read changed again and again.
-        ModelNotConfigured: the text model that the scope is searched with is missing here, or failed.
+        CacheNotReady: no picture of the scope can be found yet, or the space that is read changed again and again.
+        ModelNotConfigured: the text model that the scope is searched with is missing here.
+        ModelDeclined, ModelUnavailable, ModelTimeout: it has no vector for this query, as `Questions.ask` says.
     """
     words = query_words(query.text) if query.ranking is Ranking.HYBRID else QueryWords()
     files = Files(deployment.blobs, scope)
@@ -61,8 +65,6 @@ async def search(deployment: Deployment, scope: Scope, query: Query) -> Answer:
                 reading = await _reading(tx, deployment)
                 expected = reading.space
                 found = await _found(tx, reading, asked)
-                if await tx.search.state() != reading.state:
-                    raise Conflict("what searches read has changed meanwhile")
             if not isinstance(found, Unseen):
                 return _if_any(found)
             await files.look(found.keys)
@@ -88,10 +90,10 @@ async def _expected(deployment: Deployment, scope: Scope) -> VectorSpace:
 
 
 async def _reading(tx: Transaction, deployment: Deployment) -> Reading:
-    state = await tx.search.state()
+    state = await tx.search.begin_reading()
     if state.source is Source.INCREMENTAL:
         return Reading(state, deployment.serving(state))
-    generation = await tx.generations.newest()
+    generation = await tx.generations.readable()
     if generation is None:
         raise CacheNotReady("this library has no index yet", total=await tx.memes.count())
     return Reading(state, generation.space, generation)
@@ -102,43 +104,48 @@ async def _embedded(deployment: Deployment, space: VectorSpace, query: Query) ->
     if model is None:
         message = f"this library is searched with {space.id}, a text model that is not configured here"
         raise ModelNotConfigured(message, space_id=space.id)
-    vector = await model.embed_query(query.text)
-    if not isinstance(vector, Vector):
-        raise ModelNotConfigured(vector.diagnosis.message, code=vector.diagnosis.code)
-    return vector
+    asked = partial(model.embed_query, query.text)
+    return await deployment.questions.ask(model, asked, deployment.limits.answer_within)
 
 
 async def _found(tx: Transaction, reading: Reading, asked: Asked) -> Answer | Unseen:
     if asked.space != reading.space:
         raise Conflict("searches read another space meanwhile")
-    coverage = await _coverage(tx, reading)
-    query, state, space_id = asked.query, reading.state, reading.space.id
-    if coverage.searchable == 0:
-        # whether that is so is known once the state was read again: the space may have been left and pruned meanwhile
-        return Answer(state.source, state.epoch, (), coverage, query.ranking, space_id)
     if reading.generation is not None:
-        hits = await legacy_hits(tx, asked.files, reading.generation, asked.vector, wanted(query))
-        if isinstance(hits, Unseen):
-            return hits
-        found = page(query, hits)
-        return Answer(state.source, state.epoch, found.hits, coverage, Ranking.SEMANTIC, space_id, found.next_offset)
-    nearest = await tx.search.nearest(space_id, asked.vector, wanted(query))
-    worded = await tx.search.worded(space_id, asked.vector, asked.words.words, HEAD) if asked.words else ()
+        return await _found_in(tx, reading, reading.generation, asked)
+    query, state, space_id = asked.query, reading.state, reading.space.id
+    coverage, nearest, worded = await tx.together(
+        tx.search.coverage(space_id),
+        tx.search.nearest(space_id, asked.vector, wanted(query)),
+        _worded(tx, space_id, asked),
+    )
     found = page(query, nearest, worded)
-    shown = await _matched(tx, asked.words, found.hits) if asked.words else found.hits
+    shown = await _matched(tx, asked.words, found.hits) if asked.words and found.hits else found.hits
     return Answer(state.source, state.epoch, shown, coverage, query.ranking, space_id, found.next_offset)
 
 
-async def _coverage(tx: Transaction, reading: Reading) -> Coverage:
-    if reading.generation is None:
-        return await tx.search.coverage(reading.space.id)
-    return await legacy_coverage(tx, reading.generation)
+async def _found_in(tx: Transaction, reading: Reading, generation: Readable, asked: Asked) -> Answer | Unseen:
+    """Answer by meaning alone: the entries of a generation have no words."""
+    query, state = asked.query, reading.state
+    hits = await legacy_hits(tx, asked.files, generation, asked.vector, wanted(query))
+    if isinstance(hits, Unseen):
+        return hits
+    # counted for the page that is told alone, not for each that is looked at
+    coverage = await legacy_coverage(tx, generation.generation_id)
+    found = page(query, hits)
+    return Answer(
+        state.source, state.epoch, found.hits, coverage, Ranking.SEMANTIC, generation.space.id, found.next_offset
+    )
+
+
+async def _worded(tx: Transaction, space_id: str, asked: Asked) -> Sequence[WordMatch]:
+    return await tx.search.worded(space_id, asked.vector, asked.words.words, HEAD) if asked.words else ()
 
 
 async def _matched(tx: Transaction, words: QueryWords, hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """Name the fields of each hit that have the query's words, as they stand there now."""
     ids = [hit.meme_id for hit in hits]
-    memes, contexts = await tx.memes.get(ids), await tx.contexts.get(ids)
+    memes, contexts = await tx.together(tx.memes.get(ids), tx.contexts.get(ids))
     return tuple(
         evolve(hit, matched=(*hit.matched, *matched_fields(words, contexts[key].description, memes[key].filename)))
         if (key := hit.meme_id) in memes and key in contexts

@@ -51,6 +51,7 @@ class Batch:
     memes: Mapping[MemeId, Meme] = Factory(dict)
     contexts: Mapping[MemeId, Context] = Factory(dict)
     current: dict[MemeId, Context] = Factory(dict)
+    described: Collection[MemeId] = ()
     events: list[Event] = Factory(list)
     late: list[LateResult] = Factory(list)
     handover: Handover | None = None
@@ -101,7 +102,7 @@ async def _decide(
         tx.now(),
     )
     before = {task_id: attempt.status for task_id, attempt in last.items()}
-    batch = Batch(before=before, memes=memes, contexts=contexts)
+    batch = Batch(before=before, memes=memes, contexts=contexts, described=described)
     answers: list[Settled | Fenced] = []
     # an item sees what those before it in the batch write, as if each had its own transaction
     batch.current = current = dict(batch.contexts)
@@ -171,7 +172,7 @@ async def apply(tx: Transaction, deployment: Deployment, batch: Batch, now: date
     changed = [(batch.before[s.task.task_id], s.attempt) for s in batch.settled if s.attempt is not None]
     moved = [(before, after) for before, after in changed if before is not after.status]
     _, written, _ = await tx.together(
-        _write_products(tx, batch, now), tx.attempts.save(moved), tx.claims.save([s.task for s in batch.settled])
+        _write_products(tx, batch), tx.attempts.save(moved), tx.claims.save([s.task for s in batch.settled])
     )
     if len(written) != len(moved):
         raise Conflict("an attempt was moved by somebody else although its task is locked")
@@ -190,7 +191,7 @@ async def apply(tx: Transaction, deployment: Deployment, batch: Batch, now: date
     return plan
 
 
-async def _write_products(tx: Transaction, batch: Batch, now: datetime) -> None:
+async def _write_products(tx: Transaction, batch: Batch) -> None:
     products = [s.product for s in batch.settled]
     if visual := [p for p in products if isinstance(p, VisualProduct)]:
         await tx.products.put_visual(visual)
@@ -200,8 +201,8 @@ async def _write_products(tx: Transaction, batch: Batch, now: datetime) -> None:
         await tx.products.put_text(text)
         await tx.search.publish(text, _words(batch, text))
     # after the vectors: a context of the same batch then withdraws what was made from the former one
-    if described := [p for p in products if isinstance(p, ContextProduct)]:
-        await _write_contexts(tx, batch, described, now)
+    if described := {p.meme_id for p in products if isinstance(p, ContextProduct)}:
+        await _write_contexts(tx, batch, described)
 
 
 def _words(batch: Batch, products: Sequence[TextProduct]) -> dict[MemeId, Words]:
@@ -210,9 +211,9 @@ def _words(batch: Batch, products: Sequence[TextProduct]) -> dict[MemeId, Words]
     return {key: words_of(batch.current[key].description, batch.memes[key].filename) for key in ids}
 
 
-async def _write_contexts(tx: Transaction, batch: Batch, described: Sequence[ContextProduct], now: datetime) -> None:
+async def _write_contexts(tx: Transaction, batch: Batch, described: Collection[MemeId]) -> None:
     """Write contexts; where they say something else, what can be found changes in this transaction."""
-    after = [_context(tx.scope, product, batch.contexts.get(product.meme_id), now) for product in described]
+    after = [batch.current[meme_id] for meme_id in described]
     await tx.contexts.put(after)
     # what never had a context was never embedded: nothing of it can be found, now or again
     known = [context for context in after if context.meme_id in batch.contexts]
@@ -277,7 +278,8 @@ async def _end_stages(tx: Transaction, deployment: Deployment, batch: Batch, pla
         else:
             plan.put(job, after, now)
     try:
-        await extend(tx, deployment, plan, due, batch.memes, {}, now, given_up)
+        known = {meme_id: batch.current.get(meme_id) for meme_id in batch.described}
+        await extend(tx, deployment, plan, due, batch.memes, {}, now, given_up, known)
     except ConfigurationUnreadable:
         if given_up:
             raise

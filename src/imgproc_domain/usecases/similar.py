@@ -3,15 +3,15 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from imgproc_domain.errors import CacheNotReady, MemeNotFound, ModelNotConfigured
+from imgproc_domain.errors import CacheNotReady, MemeNotFound, ModelError
 from imgproc_domain.ids import MemeId
 from imgproc_domain.meme import Meme
+from imgproc_domain.ports.models import Declined, Lost
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.search import Neighbour
 from imgproc_domain.similar import NEAR_DUPLICATES, Match, Wanted, matches, parse_wanted
 from imgproc_domain.usecases.deployment import Deployment
-from imgproc_domain.usecases.embedding import why_unfit
 from imgproc_domain.vector import Vector
 
 
@@ -26,7 +26,8 @@ async def similar_to(
         InvalidQuery: ``n_results`` outside 1..100, ``min_score`` outside -1..1.
         MemeNotFound: unknown, deleted and foreign ids alike.
         CacheNotReady: there are other pictures, but none has been looked at yet.
-        ModelNotConfigured: the visual model is missing or failed.
+        ModelNotConfigured, ModelDeclined, ModelUnavailable, ModelTimeout: the visual model has no vector for it, as
+            `Questions.ask` says.
     """
     wanted = parse_wanted(n_results, min_score)
     async with deployment.uow.begin(scope) as tx:
@@ -56,7 +57,7 @@ async def similar_to_picture(
         InvalidQuery: ``n_results`` outside 1..100, ``min_score`` outside -1..1; nothing was read.
         PictureRejected: no acceptable picture, or too large.
         InsufficientStorage: no room to stage it.
-        CacheNotReady, ModelNotConfigured: as `similar_to`.
+        CacheNotReady, ModelError: as `similar_to`.
     """
     wanted = parse_wanted(n_results, min_score)
     staged = await deployment.blobs.stage(chunks, deployment.limits.upload_bytes)
@@ -83,7 +84,7 @@ async def near_duplicates(
     for meme in memes:
         try:
             vector = await _look(deployment, deployment.blobs.path(scope, meme.picture.storage_key))
-        except ModelNotConfigured:
+        except ModelError:
             continue
         async with deployment.uow.begin(scope) as tx:
             stored = await tx.similar.nearest(deployment.visual.space.id, vector, NEAR_DUPLICATES, meme.meme_id)
@@ -122,9 +123,10 @@ async def _unchanged(tx: Transaction, memes: Mapping[MemeId, Meme]) -> list[Meme
 
 async def _look(deployment: Deployment, path: Path) -> Vector:
     """Return the vector of one picture, for a question: it is stored nowhere."""
-    (answer,) = await deployment.visual.embed([path])
-    if not isinstance(answer, Vector):
-        raise ModelNotConfigured(answer.diagnosis.message, code=answer.diagnosis.code)
-    if unfit := why_unfit(answer, deployment.visual.space):
-        raise ModelNotConfigured(unfit.message)
-    return answer
+    model = deployment.visual
+
+    async def call() -> Vector | Declined | Lost:
+        (answer,) = await model.embed([path])
+        return answer
+
+    return await deployment.questions.ask(model, call, deployment.limits.answer_within)

@@ -1,12 +1,11 @@
 """Create or reuse jobs: the one way in for upload, replacement, seeding and explicit retries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from attrs import frozen
 
 from imgproc_domain import job as jobs
-from imgproc_domain.config import ProcessingConfig
 from imgproc_domain.diagnosis import Diagnosis
 from imgproc_domain.errors import GenerationPolicyConflict, MemeNotFound
 from imgproc_domain.ids import JobId, MemeId
@@ -16,6 +15,7 @@ from imgproc_domain.ports.processing import PictureVersion
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
 from imgproc_domain.submission import (
+    FIRST,
     Conflict,
     Mode,
     NewRevision,
@@ -27,7 +27,7 @@ from imgproc_domain.submission import (
     decide,
     why_withheld,
 )
-from imgproc_domain.usecases.advance import Plan, extend, open_revision, write
+from imgproc_domain.usecases.advance import Gathered, Plan, begin, gather, open_revision, write
 from imgproc_domain.usecases.deployment import Deployment, decided_again
 from imgproc_domain.validity import first_stale_stage
 
@@ -40,6 +40,15 @@ class Submitted:
     created: bool
 
 
+@frozen
+class _Stored:
+    """What a submit reads under the locks of its memes; ``newest`` holds those that have a job."""
+
+    now: datetime
+    newest: Mapping[MemeId, Job]
+    gathered: Gathered
+
+
 Submittal = Submitted | GenerationPolicyConflict | MemeNotFound
 
 
@@ -48,8 +57,10 @@ async def submit(deployment: Deployment, scope: Scope, submissions: Sequence[Sub
 
     async def once() -> tuple[Sequence[Submittal], Plan]:
         async with deployment.uow.begin(scope) as tx:
-            memes = await tx.memes.lock({s.meme_id for s in submissions})
-            return await submit_locked(tx, deployment, submissions, memes)
+            meme_ids = {s.meme_id for s in submissions}
+            # in this order: what is read behind a lock is read as it is under the lock
+            memes, stored = await tx.together(tx.memes.lock(meme_ids), _read(tx, deployment, meme_ids))
+            return await _submit(tx, deployment, submissions, memes, stored)
 
     answers, plan = await decided_again(once)
     for event in plan.events:
@@ -61,48 +72,62 @@ async def submit_locked(
     tx: Transaction, deployment: Deployment, submissions: Sequence[Submission], memes: Mapping[MemeId, Meme]
 ) -> tuple[Sequence[Submittal], Plan]:
     """Submit memes that this transaction has locked, or just inserted, and write the result."""
-    now, config, newest = await tx.together(tx.now(), deployment.decides_with(tx), tx.jobs.newest(memes.keys()))
-    verdicts = await _decide(tx, config, submissions, memes, newest)
+    return await _submit(tx, deployment, submissions, memes, await _read(tx, deployment, memes.keys()))
+
+
+async def _read(tx: Transaction, deployment: Deployment, meme_ids: Collection[MemeId]) -> _Stored:
+    return _Stored(*await tx.together(tx.now(), tx.jobs.newest(meme_ids), gather(tx, deployment, meme_ids)))
+
+
+async def _submit(
+    tx: Transaction,
+    deployment: Deployment,
+    submissions: Sequence[Submission],
+    memes: Mapping[MemeId, Meme],
+    stored: _Stored,
+) -> tuple[Sequence[Submittal], Plan]:
+    verdicts = await _decide(tx, submissions, memes, stored)
     closing = [v.closes.job_id for v in verdicts.values() if isinstance(v, NewRevision) and v.closes]
     locked = await tx.jobs.lock(closing) if closing else {}
-    first = {s.meme_id: s for s in reversed(submissions)}
-    withheld = await _withheld(tx, first.values(), memes, verdicts)
+    first: dict[MemeId, Submission] = {}
+    for s in submissions:
+        first.setdefault(s.meme_id, s)
+    withheld = await _withheld(tx, first.values(), memes, verdicts) if stored.newest else {}
     plan = Plan()
-    for meme_id, submission in first.items():
-        verdict = verdicts.get(meme_id)
+    opened: dict[MemeId, Job] = {}
+    for meme_id, verdict in verdicts.items():
         if isinstance(verdict, NewRevision):
-            diagnosis = withheld.get(meme_id)
-            _open(plan, deployment, config, submission, memes[meme_id], verdict, diagnosis, locked, now)
-    fresh = [plan.jobs[job_id] for job_id in plan.fresh]
-    if fresh:
-        await extend(tx, deployment, plan, fresh, memes, {}, now)
+            meme, diagnosis = memes[meme_id], withheld.get(meme_id)
+            _close(plan, verdict, locked, stored.now)
+            job = _revision(deployment, stored, first[meme_id], meme, verdict, diagnosis)
+            opened[meme_id] = begin(plan, deployment, stored.gathered, job, meme, stored.now)
     await write(tx, plan)
-    opened = {job.meme_id: job for job in plan.jobs.values() if job.job_id in plan.fresh}
     return [_answer(s, verdicts.get(s.meme_id), opened) for s in submissions], plan
 
 
 async def _decide(
     tx: Transaction,
-    config: ProcessingConfig,
     submissions: Sequence[Submission],
     memes: Mapping[MemeId, Meme],
-    newest: Mapping[MemeId, Job],
+    stored: _Stored,
 ) -> dict[MemeId, Verdict]:
-    products = await tx.products.stamps([meme_id for meme_id in memes if meme_id in newest])
-    present = [s for s in submissions if s.meme_id in memes and memes[s.meme_id].exists]
-    targets = [PictureVersion(s.meme_id, memes[s.meme_id].picture.sha256, s.policy) for s in present]
-    asking = [
-        target
-        for target, s in zip(targets, present, strict=True)
-        if asks_for_tried(newest.get(s.meme_id), target.image_sha256, s.policy, s.mode)
-    ]
-    tried = await tx.jobs.newest_of(asking) if asking else {}
+    """Return what becomes of the submissions of memes that exist."""
     verdicts: dict[MemeId, Verdict] = {}
-    for target, s in zip(targets, present, strict=True):
-        stored = products.get(s.meme_id)
-        stale = first_stale_stage(target.image_sha256, config, s.policy, stored) if stored else True
+    again: list[tuple[Submission, PictureVersion, Job]] = []
+    for s in submissions:
+        meme, job = memes.get(s.meme_id), stored.newest.get(s.meme_id)
+        if meme is None or not meme.exists:
+            continue
+        if job is None:
+            verdicts[s.meme_id] = FIRST
+        else:
+            again.append((s, PictureVersion(s.meme_id, meme.picture.sha256, s.policy), job))
+    asking = [target for s, target, job in again if asks_for_tried(job, target.image_sha256, s.policy, s.mode)]
+    tried = await tx.jobs.newest_of(asking) if asking else {}
+    config, products = stored.gathered.config, stored.gathered.products
+    for s, target, job in again:
+        stale = first_stale_stage(target.image_sha256, config, s.policy, products[s.meme_id])
         wanted = Signature(target.image_sha256, s.policy, config.fingerprint)
-        job = newest.get(s.meme_id)
         verdicts[s.meme_id] = decide(job, wanted, s.mode, all_valid=stale is None, tried=tried.get(target))
     return verdicts
 
@@ -133,25 +158,32 @@ async def _withheld(
     return found | {meme_id: reason for meme_id, reason in reasons if reason is not None}
 
 
-def _open(
-    plan: Plan,
-    deployment: Deployment,
-    config: ProcessingConfig,
-    submission: Submission,
-    meme: Meme,
-    verdict: NewRevision,
-    withheld: Diagnosis | None,
-    locked: Mapping[JobId, Job],
-    now: datetime,
-) -> None:
+def _close(plan: Plan, verdict: NewRevision, locked: Mapping[JobId, Job], now: datetime) -> None:
     active = locked.get(verdict.closes.job_id) if verdict.closes else None
     if active is not None and active.live:
         assert verdict.reason is not None, "a job is closed for a reason"
         plan.put(active, jobs.close(active, verdict.reason, now), now)
+
+
+def _revision(
+    deployment: Deployment,
+    stored: _Stored,
+    submission: Submission,
+    meme: Meme,
+    verdict: NewRevision,
+    withheld: Diagnosis | None,
+) -> Job:
     job = open_revision(
-        deployment, config, meme.scope, meme.meme_id, verdict.revision, meme.picture.sha256, submission.policy, now
+        deployment,
+        stored.gathered.config,
+        meme.scope,
+        meme.meme_id,
+        verdict.revision,
+        meme.picture.sha256,
+        submission.policy,
+        stored.now,
     )
-    plan.open(jobs.withhold(job, withheld))
+    return jobs.withhold(job, withheld)
 
 
 def _answer(submission: Submission, verdict: Verdict | None, opened: Mapping[MemeId, Job]) -> Submittal:

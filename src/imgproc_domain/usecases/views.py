@@ -154,11 +154,11 @@ async def get_task(deployment: Deployment, scope: Scope, task_id: TaskId) -> Tas
 
 async def _views(tx: Transaction, deployment: Deployment, memes: Sequence[Meme]) -> list[ImageView]:
     ids = [meme.meme_id for meme in memes]
-    products = await tx.products.stamps(ids)
-    newest = await tx.jobs.newest(ids)
-    config = await deployment.decides_with(tx)
+    products, newest, config, state = await tx.together(
+        tx.products.stamps(ids), tx.jobs.newest(ids), deployment.decides_with(tx), tx.search.state()
+    )
     # what the scope is searched in, whatever this process embeds with
-    space = deployment.serving(await tx.search.state())
+    space = deployment.serving(state)
     return [_view(config, space, meme, products[meme.meme_id], newest.get(meme.meme_id)) for meme in memes]
 
 

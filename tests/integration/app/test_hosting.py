@@ -1,5 +1,6 @@
 """imgproc inside a host's application: its tenants, its permissions, its models."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,9 @@ from litestar import Litestar
 from imgproc_adapters.http import Connection, Operators, ScopeResolver, Unauthenticated
 from imgproc_adapters.policy import AllowAllPolicy
 from imgproc_adapters.testing.decoder import ScriptedDecoder
-from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_adapters.testing.models import Embedded, ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
 from imgproc_adapters.testing.policy import RememberingPolicy
+from imgproc_adapters.testing.script import Held
 from imgproc_adapters.testing.waiting import until
 from imgproc_app import build
 from imgproc_app.hosting import Application
@@ -95,6 +97,23 @@ async def test_a_host_mounts_the_router_and_each_tenant_finds_its_own(
         assert found.status_code == 200, found.text
         assert len(found.json()["results"]) == 1
         assert found.json()["results"][0]["media_url"].startswith("/pictures/media/")
+
+
+async def test_a_call_of_a_model_that_people_wait_for_does_not_outlive_the_application(
+    database: str, pooled: bool, tmp_path: Path
+) -> None:
+    async with hosted(database, tmp_path, HeaderResolver(), AllowAllPolicy(), pooled=pooled) as (application, client):
+        model = application.deployment.visual
+        assert isinstance(model, ScriptedVisualModel)
+        hangs: Held[Embedded] = Held(LookupError("never released"))
+        model.script.then(hangs)
+        sent = client.post("/pictures/search/similar", files={"file": ("a.png", b"cat")}, headers={"x-tenant": "ann"})
+        asking = asyncio.create_task(sent)
+        await hangs.started.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert [call.phase for call in model.ledger.calls()] == ["started"]
+    assert [call.phase for call in model.ledger.calls()] == ["started", "ended"]
 
 
 async def test_without_a_resolver_every_request_is_refused(database: str, pooled: bool, tmp_path: Path) -> None:

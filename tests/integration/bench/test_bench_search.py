@@ -31,8 +31,8 @@ def test_scopes_are_searched_without_and_large_ones_with_an_index(server: Embedd
         assert row["queries"] == SMALL.queries
         assert 0 < row["p50_ms"] <= row["p95_ms"]
         assert row["ratio"] == pytest.approx(row["p50_ms"] / row["best_sql_p50_ms"])
-        # what compares everything finds what plain SQL finds
-        assert row["recall_at_10"] == 1.0 if plan == EXACT else row["recall_at_10"] >= 0.9
+        # but for what rounding to half precision makes equal, comparing everything finds the nearest
+        assert row["recall_at_10"] >= (0.97 if plan == EXACT else 0.9)
     assert found.details["index_1100_build_s"]
 
 

@@ -23,7 +23,8 @@ def environment(**more: str) -> dict[str, str]:
     # the processes start several times faster when they may keep their compiled code
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     path = os.pathsep.join(place for place in (str(REPOSITORY / "src"), kept.get("PYTHONPATH")) if place)
-    return {**kept, "PYTHONPATH": path, **more}
+    # a cold model on a busy machine may take longer than people would like to wait
+    return {**kept, "PYTHONPATH": path, "IMGPROC_ANSWER_SECONDS": str(DEADLINE), **more}
 
 
 def typed(*arguments: str) -> list[str]:

@@ -178,6 +178,7 @@ async def test_a_legacy_index_is_left_and_returned_to(site: Site) -> None:
 @pytest.mark.parametrize(
     ("name", "body", "status", "code"),
     [
+        ("start", {"scope_id": "bob"}, 400, "unknown_field"),
         ("switch", {"scope_id": "bob"}, 400, "unknown_field"),
         ("switch", {"allow_missing": -1}, 422, "validation_error"),
         ("switch", {"allow_missing": "all"}, 422, "validation_error"),
@@ -197,6 +198,42 @@ async def test_a_step_that_is_told_nonsense_is_refused(
     found, refused = await step(site, name, **body)
     assert (found, refused["error"]) == (status, code)
     assert await state(site) == before
+
+
+@pytest.mark.parametrize("path", [GENERATIONS, f"{MIGRATION}/start"])
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "code"),
+    [
+        (b'{"scope_id": "bob"}', "application/json", 400, "unknown_field"),
+        (b'{"space": "scripted-text-2"}', "application/json", 400, "unknown_field"),
+        (b"[]", "application/json", 422, "validation_error"),
+        (b"{", "application/json", 422, "validation_error"),
+        (b"scope_id=bob", "application/x-www-form-urlencoded", 415, "unsupported_media"),
+        (b'{"x": "%s"}' % (b"x" * 70_000), "application/json", 413, "payload_too_large"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, bytes) else None,
+)
+async def test_where_there_is_nothing_to_say_a_body_that_says_something_is_refused(
+    site: Site, path: str, body: bytes, content_type: str, status: int, code: str
+) -> None:
+    await in_mode(site, SearchMode.LEGACY_ONLY)
+    answer = await site.alice.post(path, content=body, headers={"Content-Type": content_type})
+    assert (answer.status_code, answer.json()["error"]) == (status, code)
+    assert (await site.alice.get(GENERATIONS)).json()["items"] == []
+    assert (await state_of_search(site)) is SearchMode.LEGACY_ONLY
+
+
+@pytest.mark.parametrize("body", [{}, None], ids=str)
+async def test_where_there_is_nothing_to_say_an_empty_body_says_it(site: Site, body: dict[str, Any] | None) -> None:
+    await in_mode(site, SearchMode.LEGACY_ONLY)
+    for path, status in ((GENERATIONS, 202), (f"{MIGRATION}/start", 200)):
+        assert (await site.alice.post(path, json=body)).status_code == status
+    assert (await state_of_search(site)) is SearchMode.BACKFILL
+
+
+async def state_of_search(site: Site) -> SearchMode:
+    async with site.deployment.uow.begin(ALICE) as tx:
+        return (await tx.search.state()).mode
 
 
 async def test_a_step_changes_its_own_scope_alone(site: Site) -> None:

@@ -21,8 +21,9 @@ from imgproc_adapters.testing.script import Held
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import DatabaseUnavailable
 from imgproc_domain.ids import MemeId
-from imgproc_domain.ports.models import Declined
+from imgproc_domain.ports.models import Declined, Lost
 from imgproc_domain.stage import TaskType
+from imgproc_domain.usecases.asking import AT_ONCE, Questions
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.vector import Vector
 
@@ -52,14 +53,18 @@ def model_of(site: Site) -> ScriptedVisualModel:
     return model
 
 
-def looking(within: float = 30.0) -> Callable[[Deployment], Deployment]:
-    """Let the model see colours, and an upload's answer wait so many seconds for it."""
+def looking(
+    within: float = 30.0, answers_within: float = 30.0, at_once: int = AT_ONCE
+) -> Callable[[Deployment], Deployment]:
+    """Let the model see colours, and an upload's answer and a question wait so many seconds for it."""
 
     def changed(deployment: Deployment) -> Deployment:
         assert isinstance(deployment.visual, ScriptedVisualModel)
         deployment.visual.script.always(colours)
-        patience = timedelta(seconds=within)
-        return evolve(deployment, limits=evolve(deployment.limits, near_within=patience))
+        limits = evolve(
+            deployment.limits, near_within=timedelta(seconds=within), answer_within=timedelta(seconds=answers_within)
+        )
+        return evolve(deployment, limits=limits, questions=Questions(at_once))
 
     return changed
 
@@ -240,11 +245,64 @@ async def test_nothing_can_be_alike_before_anything_was_looked_at(site: Site) ->
     assert answer.json()["details"] == {"total": 1}
 
 
-async def test_a_model_that_cannot_see_it_is_named(site: Site) -> None:
+MISSING = Declined(Diagnosis(ErrorCode.VISUAL_MODEL_NOT_CONFIGURED, "no weights"), transient=False)
+TOO_DARK = Declined(Diagnosis(ErrorCode.VISUAL_FAILED, "too dark"), transient=False)
+TOO_MANY = Declined(Diagnosis(ErrorCode.VISUAL_FAILED, "too many"), transient=True, retry_after=timedelta(seconds=6.5))
+LOST = Lost(Diagnosis(ErrorCode.VISUAL_FAILED, "the connection broke"))
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "code", "retry_after"),
+    [
+        (MISSING, 503, "model_not_configured", None),
+        (TOO_DARK, 422, "model_declined", None),
+        (TOO_MANY, 503, "model_unavailable", "7"),
+        (LOST, 503, "model_unavailable", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_why_the_model_gave_no_answer_is_told(
+    site: Site, given: Declined | Lost, status: int, code: str, retry_after: str | None
+) -> None:
     await library(site)
-    model_of(site).script.then(Declined(Diagnosis(ErrorCode.VISUAL_FAILED, "too dark"), transient=False))
-    answer = await asked(site, plain(BLUE))
-    assert (answer.status_code, answer.json()["error"]) == (503, "model_not_configured")
+    unseen = (await site.upload("green.png", plain((5, 250, 5))))["meme_id"]
+    model_of(site).script.then(given, given)
+    sent = await asked(site, plain(BLUE, "WEBP"))
+    by_id = await site.alice.post("/search/similar", json={"meme_id": unseen})
+    for answer in (sent, by_id):
+        assert (answer.status_code, answer.json()["error"]) == (status, code)
+        assert answer.json()["message"] == given.diagnosis.message
+        assert answer.json()["details"] == {"code": given.diagnosis.code.value}
+        assert answer.headers.get("Retry-After") == retry_after
+
+
+async def test_a_model_that_hangs_holds_no_request_and_no_calls_pile_up_before_it(tmp_path: Path) -> None:
+    async with running(tmp_path, changed=looking(answers_within=0.05, at_once=2)) as site:
+        await library(site)
+        unseen = (await site.upload("green.png", plain((5, 250, 5))))["meme_id"]
+        model = model_of(site)
+        before = len(started(model.ledger, VISUAL))
+        hangs: list[Held[Embedded]] = [Held(NOTHING), Held(NOTHING)]
+        model.script.then(*hangs)
+        for _ in range(3):
+            sent = await asked(site, plain(BLUE, "WEBP"))
+            by_id = await site.alice.post("/search/similar", json={"meme_id": unseen})
+            assert [answer.status_code for answer in (sent, by_id)] == [504, 504]
+            assert {answer.json()["error"] for answer in (sent, by_id)} == {"model_timeout"}
+            assert site.staged() == []
+        assert len(started(model.ledger, VISUAL)) == before + 2
+        hangs[0].release()
+        assert (await asked(site, plain(BLUE, "WEBP"))).status_code == 200
+
+
+async def test_no_call_of_the_model_outlives_the_application(tmp_path: Path) -> None:
+    async with running(tmp_path, changed=looking(within=0.05)) as site:
+        held: Held[Embedded] = Held(NOTHING)
+        model = model_of(site)
+        model.script.then(held)
+        assert (await site.upload("red.png", plain(RED)))["near_duplicates"] is None
+        assert [call.phase for call in model.ledger.calls()] == ["started"]
+    assert [call.phase for call in model.ledger.calls()] == ["started", "ended"]
 
 
 async def test_an_upload_tells_what_was_there_before(site: Site) -> None:
@@ -334,11 +392,8 @@ async def test_nobody_looks_where_no_time_is_given(tmp_path: Path) -> None:
         assert [found["kind"] for found in again["near_duplicates"]] == ["exact"]
 
 
-async def test_uploads_do_not_pile_up_before_a_model_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(near, "_AT_ONCE", 1)
-    async with running(tmp_path, changed=looking(within=0.05)) as site:
+async def test_uploads_do_not_pile_up_before_a_model_that_hangs(tmp_path: Path) -> None:
+    async with running(tmp_path, changed=looking(within=0.05, at_once=1)) as site:
         held: Held[Embedded] = Held(NOTHING)
         model_of(site).script.then(held)
         for n in range(3):

@@ -43,7 +43,7 @@ async def with_models(root: Path, cache: Path, within: timedelta = PATIENCE) -> 
     models = LocalModels.create(Setup(str(cache)))
 
     def changed(deployment: Deployment) -> Deployment:
-        limits = evolve(deployment.limits, upload_bytes=16 * FILE_LIMIT, near_within=within)
+        limits = evolve(deployment.limits, upload_bytes=16 * FILE_LIMIT, near_within=within, answer_within=PATIENCE)
         return evolve(deployment, decoder=models.decoder, visual=models.visual, limits=limits)
 
     try:

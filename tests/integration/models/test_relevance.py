@@ -23,7 +23,7 @@ async def test_nine_of_ten_questions_find_their_picture_among_the_first_three(
     answers: dict[str, list[Found]],
 ) -> None:
     hybrid = figures(answers[Ranking.HYBRID])
-    for kind in ("zh", "en", "mixed", "caption"):
+    for kind in ("zh", "en", "mixed", "caption", "two words"):
         assert hybrid[kind]["hit_at_3"] >= ENOUGH, (kind, misses(answers[Ranking.HYBRID]))
     assert hybrid["caption"]["hit_at_1"] == 1.0, "a part of a caption, word for word, is lost to no other picture"
     assert hybrid["all"]["mrr"] >= figures(answers[Ranking.SEMANTIC])["all"]["mrr"], "words do no harm"

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from imgproc_adapters import policy, postgres
-from imgproc_adapters.postgres import changes, nearest, processing_sql
+from imgproc_adapters.postgres import changes, inserts, nearest, processing_sql
 from imgproc_domain.job import JobStatus
 from imgproc_domain.stage import Stage, TaskType
 from imgproc_domain.task import TaskStatus
@@ -25,6 +25,10 @@ FORMS: Final = {
         processing_sql.task_page(kind, status) for kind in (None, *TaskType) for status in (None, *TaskStatus)
     ],
     "nearest.by_index": [nearest.by_index(384)],
+    "inserts.insertion": [
+        inserts.insertion("tasks", "task_id", ("ids", "meme_id"), ("status", "created_at")),
+        inserts.insertion("image_processing_jobs", "job_id", ("ids",), ()),
+    ],
     "changes.update": [changes.update("tasks", ("status", "completed_at"), "task_id = ANY (%(ids)s)")],
 }
 """What is put together when it is asked for, in the forms it can have."""

@@ -1,49 +1,45 @@
 """``imgproc check-invariants`` as an operator types it."""
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 import pytest
+from attrs import frozen
 from psycopg.conninfo import make_conninfo
-from tests.integration.cli.terminal import environment, typed
+from tests.integration.cli.terminal import Imgproc, Result, environment
 from tests.integration.postgres.outcomes import BYSTANDER, S
 
 from imgproc_adapters.postgres import migrate
 from imgproc_adapters.postgres.embedded import EmbeddedPostgres
 from imgproc_adapters.postgres.invariants import CHECKS
 
-DEADLINE: Final = 120
 LOSE: Final = "DELETE FROM search_vectors WHERE scope_id = %s RETURNING meme_id"
 
 
+@frozen
 class Operator:
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
+    imgproc: Imgproc
 
-    def types(self, *words: str, dsn: str | None = None) -> "subprocess.CompletedProcess[str]":
-        where = ["--dsn", dsn] if dsn else []
-        return subprocess.run(
-            typed("--data-dir", str(self.data_dir), *where, "check-invariants", *words),
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+    @property
+    def data_dir(self) -> Path:
+        return self.imgproc.data_dir
+
+    def types(self, *words: str, dsn: str | None = None) -> Result:
+        return self.imgproc.run(*_of(dsn), "check-invariants", *words)
 
     def document(self, *words: str, dsn: str | None = None) -> tuple[int, Any]:
-        done = self.types("--json", *words, dsn=dsn)
-        (line,) = done.stdout.splitlines()
-        return done.returncode, json.loads(line)
+        done = self.imgproc.json(*_of(dsn), "check-invariants", *words)
+        return done.code, done.document
+
+
+def _of(dsn: str | None) -> tuple[str, ...]:
+    return ("--dsn", dsn) if dsn else ()
 
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Operator:
-    return Operator(tmp_path / "data")
+    return Operator(Imgproc(tmp_path / "data", environment()))
 
 
 def lose(dsn: str, scope: str) -> list[str]:
@@ -53,18 +49,18 @@ def lose(dsn: str, scope: str) -> list[str]:
 
 def test_every_check_is_listed_and_holds(operator: Operator, busy: str) -> None:
     done = operator.types(dsn=busy)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(each.name in done.stdout for each in CHECKS if not each.quiescent)
-    assert done.stdout.splitlines()[-1] == "every invariant holds in 2 scopes"
+    assert (done.code, done.err) == (0, "")
+    assert all(each.name in done.out for each in CHECKS if not each.quiescent)
+    assert done.out.splitlines()[-1] == "every invariant holds in 2 scopes"
     assert not operator.data_dir.exists(), "looking makes nothing"
 
 
 def test_what_is_broken_is_named(operator: Operator, busy: str) -> None:
     (meme_id,) = lose(busy, BYSTANDER)
     done = operator.types(dsn=busy)
-    assert done.returncode == 1
+    assert done.code == 1
     said = f"I14 current-not-found: meme {meme_id} is not found in scripted-text-1 (scope {BYSTANDER})"
-    assert done.stdout.splitlines()[-2:] == [said, "1 checks found what must not be in 2 scopes"]
+    assert done.out.splitlines()[-2:] == [said, "1 checks found what must not be in 2 scopes"]
 
 
 def test_the_document_says_the_same(operator: Operator, busy: str) -> None:
@@ -101,6 +97,6 @@ def test_the_embedded_library_is_joined_as_it_is(operator: Operator) -> None:
         migrate.upgrade(server.dsn())
         migrate.downgrade(server.dsn(), "0002")
         done = operator.types()
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1].endswith("checks do not know schema revision 0002")
+        assert done.code == 0, done.err
+        assert done.out.splitlines()[-1].endswith("checks do not know schema revision 0002")
         assert migrate.current(server.dsn()) == "0002"

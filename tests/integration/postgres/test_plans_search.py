@@ -1,4 +1,4 @@
-"""A window of a backfill reads a window, however big the scope is and whatever the planner believes."""
+"""What a backfill and a switch read of a scope, however big it is and whatever the planner believes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +17,7 @@ from imgproc_domain.scope import Scope
 BIG, SMALL = Scope("plans-big"), Scope("plans-small")
 SPACE: Final = VectorSpace("text", 4)
 ROWS: Final = 4_000
+MANY: Final = 20_000
 FEW: Final = 40
 WINDOW: Final = 50
 PROBES: Final = 8
@@ -104,3 +105,46 @@ async def test_windows_together_cost_the_scope_once(filled: str, plan: str) -> N
                 break
     async with bounded(filled, BIG, plan, ROWS) as tx:
         assert missing == await tx.migration.count_missing(SPACE)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["statistics of when it was empty", "true statistics"])
+async def test_what_is_missing_is_counted_side_by_side_however_many_there_are(direct: str, known: bool) -> None:
+    with psycopg.connect(direct) as connection:
+        for table in TABLES:
+            connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)".encode())
+            connection.execute(f"ANALYZE {table}".encode())
+        connection.execute("INSERT INTO scopes VALUES (%s, now())", [BIG])
+        connection.execute(FILL, {"scope": BIG, "rows": MANY})
+        ((findable,),) = connection.execute("SELECT count(*) FROM search_vectors").fetchall()
+        if known:
+            for table in TABLES:
+                connection.execute(f"ANALYZE {table}".encode())
+    for plan in ("force_custom_plan", "force_generic_plan"):
+        async with told(direct, BIG, plan) as (tx, plans):
+            assert await tx.migration.count_missing(SPACE) == MANY - findable
+            (first,) = await tx.migration.first_missing(SPACE, 1)
+            assert await tx.migration.lacking(SPACE, [first]) == {first}
+        counting, finding, probing = (plan for plan in plans if "memes" in plan)
+        for read in (counting, finding):
+            assert "Merge" in read or "Hash" in read, read
+            assert "Nested Loop" not in read, read
+        assert "Nested Loop" in probing, "one of a scope is looked for by its keys"
+
+
+@asynccontextmanager
+async def told(database: str, scope: Scope, plan: str) -> AsyncIterator[tuple[PostgresTransaction, list[str]]]:
+    """A transaction, and the plans by which the server ran its statements."""
+    # comparing each with each would take minutes
+    options = (
+        f"-c plan_cache_mode={plan} -c session_preload_libraries=auto_explain -c client_min_messages=log"
+        " -c statement_timeout=60s"
+    )
+    connection: psycopg.AsyncConnection[Any] = await psycopg.AsyncConnection.connect(
+        database, context=ADAPTERS, prepare_threshold=0, options=options
+    )
+    plans: list[str] = []
+    async with connection:
+        await connection.execute("SET auto_explain.log_min_duration = 0")
+        connection.add_notice_handler(lambda said: plans.append(said.message_primary or ""))
+        yield PostgresTransaction(Session(connection, scope)), plans
+        await connection.rollback()

@@ -1,20 +1,18 @@
 """``imgproc prune`` as an operator types it."""
 
-import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 import pytest
-from tests.integration.cli.terminal import environment, typed
+from attrs import frozen
+from tests.integration.cli.terminal import Imgproc, Result, environment
 from tests.integration.postgres.outcomes import BYSTANDER, S
 from tests.integration.postgres.test_prune import age
 
 from imgproc_domain.retention import Kind
 
-DEADLINE: Final = 120
 JOBS: Final = "SELECT count(*) FROM image_processing_jobs"
 # as a store of files on this machine makes them
 KEYS: Final = """
@@ -23,33 +21,24 @@ KEYS: Final = """
 """
 
 
+@frozen
 class Operator:
-    def __init__(self, data_dir: Path, dsn: str) -> None:
-        self.data_dir, self.dsn = data_dir, dsn
+    imgproc: Imgproc
+    dsn: str
 
-    def types(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            typed("--data-dir", str(self.data_dir), "--dsn", self.dsn, "prune", *words),
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+    def types(self, *words: str) -> Result:
+        return self.imgproc.run("prune", *words)
 
     def document(self, *words: str) -> tuple[int, Any]:
-        done = self.types("--json", *words)
-        assert "Traceback" not in done.stderr
-        (line,) = done.stdout.splitlines()
-        return done.returncode, json.loads(line)
+        done = self.imgproc.json("prune", *words)
+        return done.code, done.document
 
     def keep(self, filename: str) -> Path:
         """Put the bytes of a picture into their place, a long time ago, and return it."""
         with psycopg.connect(self.dsn) as connection:
             keys: dict[str, str] = dict(connection.execute(KEYS).fetchall())
         folder, digest = keys[filename].split("/")
-        path = self.data_dir / "blobs" / "objects" / folder / digest[:2] / digest
+        path = self.imgproc.data_dir / "blobs" / "objects" / folder / digest[:2] / digest
         path.parent.mkdir(parents=True)
         path.write_bytes(b"a cat")
         os.utime(path, (0, 0))
@@ -64,7 +53,7 @@ class Operator:
 @pytest.fixture
 def operator(quiet: str, tmp_path: Path) -> Operator:
     age(quiet)
-    return Operator(tmp_path / "data", quiet)
+    return Operator(Imgproc(tmp_path / "data", environment(IMGPROC_DSN=quiet)), quiet)
 
 
 def test_what_would_go_goes_in_every_scope(operator: Operator) -> None:
@@ -80,7 +69,7 @@ def test_what_would_go_goes_in_every_scope(operator: Operator) -> None:
     assert gone["pruned"]["memes"] == gone["pruned"]["blobs"] == 2
     assert not deleted.exists()
     done = operator.types()
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0 rows and files gone in 2 scopes\n", "")
+    assert (done.code, done.out, done.err) == (0, "0 rows and files gone in 2 scopes\n", "")
 
 
 def test_a_scope_can_be_named_and_an_age(operator: Operator) -> None:
@@ -88,9 +77,9 @@ def test_a_scope_can_be_named_and_an_age(operator: Operator) -> None:
     gone = {kind: count for kind, count in found["pruned"].items() if count}
     assert (code, found["scopes"], gone) == (0, 1, {"reservations": 1}), "that of its upload"
     done = operator.types("--scope", S, "--dry-run")
-    assert done.returncode == 0
-    assert "would go" in done.stdout
-    assert "late results" not in done.stdout, "what there is none of is not listed"
+    assert done.code == 0
+    assert "would go" in done.out
+    assert "late results" not in done.out, "what there is none of is not listed"
     code, found = operator.document("--scope", S, "--older-than", "101d")
     assert (code, sum(found["pruned"].values())) == (0, 0)
 

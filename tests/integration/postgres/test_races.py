@@ -172,6 +172,8 @@ async def test_of_two_jobs_opened_at_once_one_is_refused(uow: PostgresUnitOfWork
 
     async with uow.begin(A) as first:
         await first.jobs.add([make_job(meme)])
+        # what is new is sent with what is asked next
+        await first.now()
         late = asyncio.create_task(second())
         await waiting(direct)
     with pytest.raises(Conflict):
@@ -191,6 +193,7 @@ async def test_a_job_whose_rival_is_rolled_back_is_kept(uow: PostgresUnitOfWork,
     async def first() -> None:
         async with uow.begin(A) as tx:
             await tx.jobs.add([make_job(meme)])
+            await tx.now()
             late.append(asyncio.create_task(second()))
             await waiting(direct)
             raise RuntimeError("changed my mind")

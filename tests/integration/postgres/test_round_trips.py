@@ -13,6 +13,7 @@ import pytest_asyncio
 from psycopg import AsyncConnection
 from psycopg.pq import Trace
 from sqlalchemy.ext.asyncio import AsyncEngine
+from tests.integration.postgres.test_races import soon, waiting
 
 from imgproc_adapters.policy import AllowAllPolicy
 from imgproc_adapters.postgres.dispatch import PostgresDispatch
@@ -25,9 +26,10 @@ from imgproc_adapters.testing.factories import make_job, make_meme
 from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
 from imgproc_adapters.testing.names import NameBlobs
 from imgproc_adapters.testing.observer import RecordingObserver
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import Conflict, DatabaseUnavailable
 from imgproc_domain.ids import JobId, WorkerId
-from imgproc_domain.job import Job, JobStatus
+from imgproc_domain.job import Job, JobStatus, close
 from imgproc_domain.meme import Meme
 from imgproc_domain.ports.unit_of_work import Transaction, UnitOfWork
 from imgproc_domain.scope import Scope
@@ -40,7 +42,7 @@ from imgproc_domain.usecases.handover import Handover
 from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.settle import settle_and_claim
 from imgproc_domain.usecases.start import start
-from imgproc_domain.usecases.submit import submit
+from imgproc_domain.usecases.submit import Submitted, submit
 from imgproc_domain.usecases.views import job_counts
 
 A = Scope("trips-a")
@@ -224,15 +226,42 @@ async def test_a_transaction_that_begins_with_a_refused_statement_keeps_nothing(
 
 async def test_a_submit_takes_few_round_trips(deployment: Deployment, trips: Trips) -> None:
     meme = await stored(deployment.uow)
-    with trips.at_most(5):
-        await submit(deployment, A, [Submission(meme.meme_id, ReverseImagePolicy.FORBID, Mode.AUTOMATIC)])
+    with trips.at_most(2):
+        await submit(deployment, A, [wanted(meme)])
+
+
+async def test_a_submit_that_waits_for_its_picture_decides_on_what_it_finds_then(
+    deployment: Deployment, uow: PostgresUnitOfWork, direct: str
+) -> None:
+    meme = await stored(uow)
+    await submit(deployment, A, [wanted(meme)])
+    async with uow.begin(A) as tx:
+        await tx.memes.lock([meme.meme_id])
+        # it asks for the newest job in the round trip in which it waits
+        late = asyncio.create_task(submit(deployment, A, [wanted(meme)]))
+        await waiting(direct)
+        (job,) = (await tx.jobs.lock((await tx.jobs.active([meme.meme_id])).values())).values()
+        failed = close(job, Diagnosis(ErrorCode.VISUAL_FAILED, "it went wrong"), await tx.now())
+        await tx.jobs.save([failed])
+    assert await soon(late) == [Submitted(failed, created=False)]
+
+
+async def test_many_submits_take_as_few_round_trips_as_one(deployment: Deployment, trips: Trips) -> None:
+    memes = [await stored(deployment.uow, f"picture {number}") for number in range(20)]
+    with trips.at_most(2):
+        answers = await submit(deployment, A, [wanted(meme) for meme in memes])
+    async with deployment.uow.begin(A) as tx:
+        kept = await tx.jobs.newest([meme.meme_id for meme in memes])
+        tasks = {task.target.job_id: task for task in await tx.tasks.busy(kept) if task.target}
+    assert answers == [Submitted(kept[meme.meme_id], created=True) for meme in memes]
+    assert [tasks[job.job_id].task_id for job in kept.values()] == [job.stages[0].task_id for job in kept.values()]
 
 
 async def test_a_claim_takes_few_round_trips(deployment: Deployment, lone: AsyncEngine, trips: Trips) -> None:
     await opened(deployment)
     with trips.at_most(1):
         assert list(await PostgresDispatch(lone).ready_scopes(TaskType.VISUAL, A, 16)) == [A]
-    with trips.at_most(5):
+    with trips.at_most(3):
         assert len(await claim_tasks(deployment, A, TaskType.VISUAL, 10, ME)) == 1
 
 
@@ -250,9 +279,13 @@ async def test_a_stage_is_settled_and_the_next_begun_in_few_round_trips(deployme
     assert await job_counts(deployment, A) == {JobStatus.SUCCEEDED: 1}
 
 
+def wanted(meme: Meme) -> Submission:
+    return Submission(meme.meme_id, ReverseImagePolicy.FORBID, Mode.AUTOMATIC)
+
+
 async def opened(deployment: Deployment) -> None:
     meme = await stored(deployment.uow)
-    await submit(deployment, A, [Submission(meme.meme_id, ReverseImagePolicy.FORBID, Mode.AUTOMATIC)])
+    await submit(deployment, A, [wanted(meme)])
 
 
 async def settled(deployment: Deployment, executions: Sequence[Execution]) -> Sequence[Execution]:

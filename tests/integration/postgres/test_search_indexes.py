@@ -1,8 +1,6 @@
 """Indexes of scopes' own are built beside everybody else, survive interruption, and go when they are of no use."""
 
 import asyncio
-import json
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,8 +10,9 @@ from typing import Any, Final
 import psycopg
 import pytest
 import pytest_asyncio
+from attrs import frozen
 from sqlalchemy.ext.asyncio import AsyncEngine
-from tests.integration.cli.terminal import environment, typed
+from tests.integration.cli.terminal import Imgproc, Result, environment
 from tests.integration.postgres.partitioned import create_partitioned
 
 from imgproc_adapters.postgres.engine import open_engine
@@ -45,7 +44,6 @@ COUNT: Final = 600
 NAME: Final = index_name(SCOPE, SPACE.id, SPACE.dimension)
 CANDIDATE: Final = Candidate(SCOPE, SPACE, COUNT, used=True)
 HOW: Final = Building(memory=64, workers=0)
-DEADLINE: Final = 120
 
 
 @pytest.fixture
@@ -221,26 +219,17 @@ async def test_of_a_table_cut_by_scope_the_scopes_own_part_gets_the_index(direct
     await engine.dispose()
 
 
+@frozen
 class Operator:
-    def __init__(self, data_dir: Path, dsn: str) -> None:
-        self.data_dir, self.dsn = data_dir, dsn
+    imgproc: Imgproc
+    dsn: str
 
-    def types(self, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            typed("--data-dir", str(self.data_dir), "--dsn", self.dsn, "index", *words),
-            env=environment() | settings,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+    def types(self, *words: str, **settings: str) -> Result:
+        return self.imgproc.run("index", *words, cwd=None, **settings)
 
     def document(self, *words: str) -> tuple[int, Any]:
-        done = self.types("--json", *words)
-        assert "Traceback" not in done.stderr
-        (line,) = done.stdout.splitlines()
-        return done.returncode, json.loads(line)
+        done = self.imgproc.json("index", *words)
+        return done.code, done.document
 
     def did(self, *words: str) -> dict[str | None, tuple[str, bool]]:
         """Return by scope what was done, and whether there is an index now; where nothing is to be done, nothing."""
@@ -253,7 +242,7 @@ class Operator:
 @pytest.fixture
 def operator(tmp_path: Path, filled: str) -> Operator:
     make_findable(filled, Scope("small"), SPACE, Clusters(SPACE.dimension).vectors(50))
-    return Operator(tmp_path, filled)
+    return Operator(Imgproc(tmp_path, environment(IMGPROC_DSN=filled)), filled)
 
 
 def test_large_scopes_get_an_index_and_lose_it_when_they_have_shrunk(operator: Operator) -> None:
@@ -269,15 +258,15 @@ def test_large_scopes_get_an_index_and_lose_it_when_they_have_shrunk(operator: O
 
 def test_it_is_said_in_words_too(operator: Operator) -> None:
     done = operator.types("--above", "100")
-    assert done.returncode == 0
-    assert "1 built, 0 dropped, 1 ready" in done.stdout
-    assert SPACE.id in done.stdout
-    assert f"building for {COUNT} vectors of {SCOPE}" in done.stderr
-    assert "0 built, 1 dropped, 0 ready" in operator.types("--drop", "--scope", SCOPE).stdout
+    assert done.code == 0
+    assert "1 built, 0 dropped, 1 ready" in done.out
+    assert SPACE.id in done.out
+    assert f"building for {COUNT} vectors of {SCOPE}" in done.err
+    assert "0 built, 1 dropped, 0 ready" in operator.types("--drop", "--scope", SCOPE).out
 
 
 def test_what_cannot_be_done_is_an_error_in_one_line(operator: Operator) -> None:
     done = operator.types("--scope", "nobody")
-    assert (done.returncode, "there is no scope nobody" in done.stderr) == (2, True)
+    assert (done.code, "there is no scope nobody" in done.err) == (2, True)
     behind = operator.types("--above", "100", IMGPROC_POOLER="1")
-    assert (behind.returncode, "past the pooler" in behind.stderr) == (2, True)
+    assert (behind.code, "past the pooler" in behind.err) == (2, True)

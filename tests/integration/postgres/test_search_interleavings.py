@@ -1,7 +1,8 @@
 """Searches while something changes: each answers as before it, or as behind it, and never with both.
 
 A search stands still at a chosen point of its transaction while a step of the migration, or a person's change, comes to
-its end. What it then answers is compared with what `search_oracle` says of the moments before and behind.
+its end. What it then answers is, in every detail, what `search_oracle` says of the moment before, if the answering
+transaction had begun to read by then, and otherwise what it says of the moment behind.
 """
 
 import asyncio
@@ -33,33 +34,35 @@ from tests.integration.postgres.stage import (
 from tests.integration.postgres.stops import Point
 from tests.integration.postgres.test_races import soon
 
-from imgproc_domain.ids import MemeId
-from imgproc_domain.search import Answer, Hit, Query, Ranking
+from imgproc_domain.search import Answer, Query, Ranking
 from imgproc_domain.usecases.search import search
 
 QUERY: Final = Query(CAT.title)
 
-# the last statement of a query's transaction: what is done behind it comes too late
-INCREMENTAL_END: Final = Point("search.state", after=True, nth=3)
-LEGACY_END: Final = Point("search.state", after=True, nth=5)
-NEAREST: Final = Point("search.nearest", after=True)
-WORDS: Final = [Point("search.worded", after=True), Point("contexts.get", after=True)]
+# what was asked together has been answered: both lists, and then the words of those that are told
+LISTS: Final = Point("together", after=True, nth=1)
+WORDS: Final = Point("together", after=True, nth=2)
+# a query asks first for which space to embed, and then once more, in the transaction that answers
+DECIDED: Final = Point("search.begin_reading", after=True, nth=2)
 READING: Final = [
-    Point("search.state", after=True, nth=1),
-    Point("search.state", after=True, nth=2),
-    Point("search.coverage", after=True),
-    NEAREST,
-    *WORDS,
-    INCREMENTAL_END,
+    Point("search.begin_reading", after=True, nth=1),
+    Point("search.begin_reading", nth=2),
+    DECIDED,
+    LISTS,
+    WORDS,
 ]
+# the files of its first page are looked for between that transaction and the one that answers
+LEGACY_DECIDED: Final = Point("search.begin_reading", after=True, nth=3)
 READING_LEGACY: Final = [
-    Point("search.state", after=True, nth=1),
-    Point("generations.newest", after=True, nth=2),
+    Point("search.begin_reading", after=True, nth=1),
+    Point("generations.readable", after=True, nth=2),
     Point("generations.nearest", after=True, nth=1),
-    Point("generations.usable", after=True, nth=2),
+    LEGACY_DECIDED,
+    Point("generations.readable", after=True, nth=3),
     Point("generations.nearest", after=True, nth=2),
-    LEGACY_END,
+    Point("generations.coverage", after=True, nth=1),
 ]
+TOO_LATE: Final = [*READING[READING.index(DECIDED) :], *READING_LEGACY[READING_LEGACY.index(LEGACY_DECIDED) :]]
 
 
 async def asked_meanwhile(
@@ -81,10 +84,10 @@ async def stage(engine: AsyncEngine, database: str, direct: str, pooled: bool) -
         yield stage
 
 
-async def expect_one_state(stage: Stage, point: Point, step: Act) -> None:
-    before, found, behind = await asked_meanwhile(stage, point, step)
+async def expect_one_state(stage: Stage, point: Point, act: Act, query: Query = QUERY) -> None:
+    before, found, behind = await asked_meanwhile(stage, point, act, query)
     assert before != behind
-    assert found == (before if point in (INCREMENTAL_END, LEGACY_END) else behind), point
+    assert found == (before if point in TOO_LATE else behind), point
 
 
 async def test_a_query_reads_one_space_whichever_is_switched_to_meanwhile(stage: Stage) -> None:
@@ -118,18 +121,17 @@ async def test_no_legacy_entry_is_found_that_is_not_current_any_more(stage: Stag
     await copied(stage)
     await to_legacy(stage)
     for point in READING_LEGACY:
-        before, found, behind = await asked_meanwhile(stage, point, change)
-        assert found.hits in hits_of(before, behind), point
+        await expect_one_state(stage, point, change)
         await stage.holds()
 
 
 async def test_a_legacy_entry_of_a_deleted_picture_is_not_found(stage: Stage) -> None:
     await copied(stage)
     await to_legacy(stage)
-    for point, target in zip(READING_LEGACY[2:], stage.memes[:3], strict=False):
+    points = [READING_LEGACY[2], READING_LEGACY[-1]]
+    for point, target in zip(points, stage.memes[:2], strict=True):
         stage.target = target
-        before, found, behind = await asked_meanwhile(stage, point, deleted)
-        assert found.hits in hits_of(before, behind), point
+        await expect_one_state(stage, point, deleted)
         await stage.holds()
 
 
@@ -140,37 +142,28 @@ async def test_a_legacy_entry_of_another_dimension_than_its_generation_is_not_us
     async with stage.uow.begin(S) as tx:
         generation = await tx.generations.newest()
         assert generation is not None
-        assert (generation.entries, await tx.generations.usable(generation.generation_id)) == (len(stage.memes), 0)
+        usable = (await tx.generations.coverage(generation.generation_id)).searchable
+        assert (generation.entries, usable) == (len(stage.memes), 0)
 
 
-@pytest.mark.parametrize("change", [edited, replaced, renamed])
-async def test_a_query_finds_what_was_there_before_a_change_or_behind_it(stage: Stage, change: Act) -> None:
+@pytest.mark.parametrize(("change", "query"), [(edited, QUERY), (replaced, QUERY), (renamed, Query("meeting"))])
+async def test_a_query_finds_what_was_there_before_a_change_or_behind_it(
+    stage: Stage, change: Act, query: Query
+) -> None:
     for point in READING:
-        before, found, behind = await asked_meanwhile(stage, point, change)
-        assert found_in(found) in [found_in(before), found_in(behind)], point
-        if point not in WORDS:
-            query = evolve(QUERY, ranking=Ranking.SEMANTIC)
-            before, found, behind = await asked_meanwhile(stage, point, change, query)
-            assert found.hits in hits_of(before, behind), point
+        await expect_one_state(stage, point, change, query)
+    await stage.holds()
+
+
+@pytest.mark.parametrize("change", [edited, replaced])
+async def test_by_meaning_alone_it_finds_the_same(stage: Stage, change: Act) -> None:
+    for point in READING[: READING.index(WORDS)]:
+        await expect_one_state(stage, point, change, evolve(QUERY, ranking=Ranking.SEMANTIC))
     await stage.holds()
 
 
 async def test_a_query_finds_a_picture_that_is_deleted_meanwhile_or_not(stage: Stage) -> None:
-    for point, target in zip([NEAREST, *WORDS], stage.memes, strict=True):
+    for point, target in zip([DECIDED, LISTS, WORDS], stage.memes, strict=True):
         stage.target = target
-        before, found, behind = await asked_meanwhile(stage, point, deleted)
-        assert found_in(found) in [found_in(before), found_in(behind)], point
+        await expect_one_state(stage, point, deleted)
     await stage.holds()
-
-
-def hits_of(*answers: Answer | None) -> list[tuple[Hit, ...]]:
-    return [answer.hits for answer in answers if answer is not None]
-
-
-def found_in(answer: Answer | None) -> set[tuple[MemeId, float]]:
-    """Return who is found with which score.
-
-    Every statement sees what is committed when it begins: the places by words, and the fields that are named, may be
-    of a moment later than the distances.
-    """
-    return {(hit.meme_id, hit.score) for hit in answer.hits} if answer else set()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from attrs import evolve
 from tests.integration.postgres.hall import NEW, OLD, A, Hall, NoBlobs, Picture
+from tests.integration.postgres.stops import Point, StoppingUnitOfWork
 from tests.integration.postgres.test_races import soon, waiting
 
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
@@ -20,6 +21,7 @@ from imgproc_domain.errors import MigrationConflict, SearchIncomplete
 from imgproc_domain.migration import SearchMode, SearchState
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.retention import LEAST_AGE, Kind
+from imgproc_domain.search import Answer
 from imgproc_domain.stage import TaskType
 from imgproc_domain.usecases.backfill import Embedding, embed
 from imgproc_domain.usecases.claim import claim_tasks
@@ -197,31 +199,39 @@ async def test_of_two_spaces_at_once_one_is_filled(hall: Hall) -> None:
     assert (await hall.state()).filling in (NEW, third)
 
 
-@pytest.mark.parametrize("place", [("search", "coverage"), ("search", "nearest")])
-async def test_a_query_that_a_switch_overtakes_is_decided_again(hall: Hall, place: tuple[str, str]) -> None:
+async def _asked_meanwhile(hall: Hall, point: Point, *steps: Callable[[], Awaitable[object]]) -> Answer:
+    uow = StoppingUnitOfWork(hall.uow, point)
+    asked = asyncio.create_task(hall.ask(deployment=evolve(hall.deployment, uow=uow)))
+    await soon(uow.reached.wait())
+    for step in steps:
+        await soon(step())
+    uow.go_on.set()
+    return await soon(asked)
+
+
+async def test_a_query_that_has_not_begun_to_read_when_its_space_is_left_and_pruned_is_decided_again(
+    hall: Hall,
+) -> None:
     (picture,) = await hall.hang("cat")
     await hall.fill()
-
-    async def meanwhile() -> None:
-        await switch(hall.deployment, A)
-
-    answer = await hall.ask(deployment=hall.interposed(*place, meanwhile))
-    state = await hall.state()
-    assert (answer.space_id, answer.epoch) == (NEW.id, state.epoch)
+    answer = await _asked_meanwhile(
+        hall, Point("search.begin_reading", nth=2), lambda: switch(hall.deployment, A), lambda: _prune(hall)
+    )
+    assert (answer.space_id, answer.epoch) == (NEW.id, (await hall.state()).epoch)
     assert [hit.meme_id for hit in answer.hits] == [picture.meme_id]
 
 
-@pytest.mark.parametrize("place", [("search", "coverage"), ("search", "nearest")])
-async def test_a_query_whose_space_is_pruned_meanwhile_is_decided_again(hall: Hall, place: tuple[str, str]) -> None:
+async def test_a_query_that_has_begun_to_read_is_answered_from_a_space_that_is_left_and_pruned(hall: Hall) -> None:
     (picture,) = await hall.hang("cat")
     await hall.fill()
-
-    async def meanwhile() -> None:
-        await switch(hall.deployment, A)
-        await _prune(hall)
-
-    answer = await hall.ask(deployment=hall.interposed(*place, meanwhile))
-    assert (answer.space_id, [hit.meme_id for hit in answer.hits]) == (NEW.id, [picture.meme_id])
+    before = await hall.state()
+    answer = await _asked_meanwhile(
+        hall, Point("search.begin_reading", after=True, nth=2), lambda: switch(hall.deployment, A), lambda: _prune(hall)
+    )
+    assert (answer.space_id, answer.epoch) == (OLD.id, before.epoch)
+    assert [hit.meme_id for hit in answer.hits] == [picture.meme_id]
+    async with hall.uow.begin(A) as tx:
+        assert (await tx.search.coverage(OLD.id)).searchable == 0, "the vectors it told of are gone"
 
 
 async def test_a_query_that_leaves_a_legacy_index_behind_is_decided_again(hall: Hall) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from imgproc_adapters.postgres.pool import checked_out
 from imgproc_adapters.postgres.session import Row, Session
-from imgproc_adapters.postgres.similar import _SPARE, PostgresSimilar
+from imgproc_adapters.postgres.similar import PostgresSimilar
 from imgproc_domain.ids import MemeId
 from imgproc_domain.scope import Scope
 from imgproc_domain.vector import Vector
@@ -78,8 +78,28 @@ async def test_a_question_reads_its_scope_once_and_few_memes(
     assert len(found) == 10
     read = {table: after[table][1] - before.get(table, (0, 0))[1] for table in after}
     assert read["visual_embeddings"] <= rows
-    assert read["memes"] <= 10 + _SPARE
+    assert read["memes"] == 10
     assert all(after[table][0] == before.get(table, (0, 0))[0] for table in after), "no table is read as a whole"
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("limit", [10, 100])
+async def test_a_scope_of_which_most_was_deleted_is_read_once_too(
+    connection: AsyncConnection[Row], mode: str, limit: int
+) -> None:
+    await connection.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
+    query = Vector.unit([1, 0, 0, 0])
+    everything = await PostgresSimilar(Session(connection, BIG)).nearest(SPACE, query, ROWS)
+    stay = [n.meme_id for n in everything[19::20]]
+    await connection.execute(
+        "UPDATE memes SET deleted_at = now() WHERE scope_id = %s AND NOT meme_id = ANY (%s)", [BIG, stay]
+    )
+    before = await _touched(connection)
+    found = await PostgresSimilar(Session(connection, BIG)).nearest(SPACE, query, limit)
+    after = await _touched(connection)
+    assert [n.meme_id for n in found] == stay[:limit]
+    assert after["visual_embeddings"][1] - before["visual_embeddings"][1] <= ROWS
+    assert after["memes"][1] - before["memes"][1] <= 20 * limit
 
 
 async def test_an_approximate_index_never_answers(direct: str, connection: AsyncConnection[Row]) -> None:

@@ -10,7 +10,8 @@ from imgproc_app.doctor import examine
 from imgproc_app.doctor.check import Verdict
 from imgproc_app.doctor.database import Facts, _not_started, judge
 from imgproc_app.doctor.machine import disk, wanted_packages
-from imgproc_app.settings import Settings
+from imgproc_app.doctor.service import examine_service
+from imgproc_app.settings import Settings, load_settings
 
 GOOD = Facts(18, "18.6", "0.8.6", "0.8.6", "1.6", "1.6", "C.UTF-8", "UTF8")
 GIGABYTE = 1024**3
@@ -62,6 +63,34 @@ def test_wanted_packages_are_those_of_the_core_and_of_the_local_models() -> None
     assert wanted_packages(requirements) == ["attrs", "psycopg", "onnx"]
 
 
+@pytest.mark.parametrize(
+    ("given", "verdict", "told"),
+    [
+        ({}, Verdict.OK, "has those below /maintenance, because it listens on 127.0.0.1 alone"),
+        ({"OPERATOR_API": "1"}, Verdict.OK, "has those below /maintenance, because IMGPROC_OPERATOR_API is 1"),
+        ({"OPERATOR_API": "0"}, Verdict.OK, "has none below /maintenance, because IMGPROC_OPERATOR_API is 0"),
+        ({"HOST": "0.0.0.0"}, Verdict.OK, "has none below /maintenance, because IMGPROC_HOST is 0.0.0.0"),
+        (
+            {"HOSTS": "a.example, b.example"},
+            Verdict.OK,
+            "has none below /maintenance, because IMGPROC_HOSTS lets it be called as a.example, b.example",
+        ),
+        ({"HOST": "0.0.0.0", "OPERATOR_API": "1"}, Verdict.WARNING, "everybody who can call it: IMGPROC_HOST"),
+        ({"HOSTS": "a.example", "OPERATOR_API": "1"}, Verdict.WARNING, "everybody who can call it: IMGPROC_HOSTS"),
+    ],
+    ids=str,
+)
+def test_whether_the_routes_for_operators_are_there_is_told_with_the_reason(
+    given: dict[str, str], verdict: Verdict, told: str
+) -> None:
+    settings = load_settings({f"IMGPROC_{name}": value for name, value in given.items()})
+    check = examine_service(settings)
+    assert (check.name, check.verdict) == ("operator routes", verdict)
+    assert told in check.found
+    assert ("has those" in check.found) is settings.operators
+    assert bool(check.fix) is (verdict is Verdict.WARNING)
+
+
 async def test_a_data_directory_that_cannot_be_used_is_one_failure_and_the_rest_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     found = {check.name: check async for check in examine(Settings(data_dir=tmp_path / "file" / "data"))}
@@ -69,6 +98,7 @@ async def test_a_data_directory_that_cannot_be_used_is_one_failure_and_the_rest_
     assert [check.name for check in failed] == ["data directory"]
     assert f"{tmp_path / 'file'} is a file" in failed[0].found
     assert f"move the file {tmp_path / 'file'} away" in failed[0].fix
+    assert found["operator routes"].verdict is Verdict.OK
     skipped = {name for name, check in found.items() if check.verdict is Verdict.SKIPPED}
     assert skipped == {"blob directory", "database", "models"}
     assert all(found[name].found.startswith("skipped, because ") for name in skipped)

@@ -18,7 +18,7 @@ from tests.unit.domain.build import (
 
 from imgproc_domain.config import VectorSpace
 from imgproc_domain.context import ContextStatus, Description, Origin
-from imgproc_domain.diagnosis import ErrorCode
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.job import LIVE, Job, JobStatus, withhold
 from imgproc_domain.meme import Meme
 from imgproc_domain.product import Products
@@ -65,6 +65,16 @@ def test_a_withheld_call_stops_neither_the_stage_before_it_nor_one_whose_context
     job = withhold(job_in(S.QUEUED, meme=meme), UNKNOWN)
     assert step(job, meme, products_up_to(Stage.VISUAL, meme)) == OpenStage(Stage.VISUAL, ())
     assert step(job, meme, products_up_to(Stage.TEXT, meme)) == OpenStage(Stage.TEXT, (Stage.VISUAL, Stage.AGENT))
+
+
+@pytest.mark.parametrize("stale", VALID_UP_TO)
+@pytest.mark.parametrize("withheld", [None, UNKNOWN])
+def test_a_new_job_without_a_visual_product_begins_with_its_first_stage_whatever_else_is_stored(
+    stale: Stage | None, withheld: Diagnosis | None
+) -> None:
+    meme = cat()
+    stored = evolve(products_up_to(stale, meme), visual=frozenset())
+    assert step(withhold(job_in(S.QUEUED, meme=meme), withheld), meme, stored) == OpenStage(STAGES[0], ())
 
 
 @pytest.mark.parametrize(("status", "stale", "busy"), list(product(LIVE, VALID_UP_TO, [False, True])))

@@ -61,6 +61,12 @@ def holds(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool | None]]
     return look
 
 
+async def never(deployment: Deployment, execution: Execution) -> Outcome:
+    """Perform an execution whose call never ends."""
+    await asyncio.Event().wait()
+    return await perform(deployment, execution)
+
+
 class Site:
     """One process over a memory store, driven step by step."""
 
@@ -71,21 +77,25 @@ class Site:
         backpressure: int = 256,
         policy: RememberingPolicy | None = None,
         local: Replay = Replay.SAFE,
+        places: int = 4,
     ) -> None:
-        """``local`` is what can be proven of a lost call of the visual and the text model."""
+        """``local`` is what can be proven of the local models' lost calls; their lanes have ``places``."""
         self.store, self.clock, self.ledger = MemoryStore(), ManualClock(), MemoryLedger()
         self.policy = policy or RememberingPolicy()
         self.agent = ScriptedAgent(ledger=self.ledger)
+        self.visual = ScriptedVisualModel(ledger=self.ledger, replay=local)
         self.uow = FaultyUnitOfWork(MemoryUnitOfWork(self.store, self.clock))
         self.observer = RecordingObserver()
         self.dispatch = MemoryDispatch(self.store, self.clock)
         self.heartbeat = MemoryHeartbeat(self.store, self.clock)
-        lanes = LaneLimits({Lane.VISUAL: 4, Lane.AGENT: lane, Lane.TEXT: 4, Lane.MAINTENANCE: 1}, backpressure)
+        lanes = LaneLimits(
+            {Lane.VISUAL: places, Lane.AGENT: lane, Lane.TEXT: places, Lane.MAINTENANCE: 1}, backpressure
+        )
         self.deployment = Deployment(
             uow=self.uow,
             blobs=NameBlobs(),
             decoder=ScriptedDecoder(),
-            visual=ScriptedVisualModel(ledger=self.ledger, replay=local),
+            visual=self.visual,
             agent=self.agent,
             text=ScriptedTextModel(ledger=self.ledger, replay=local),
             policy=self.policy,
@@ -135,7 +145,7 @@ class Site:
     def newest(self, scope: Scope = A) -> Job:
         return max(self.view(scope).jobs, key=lambda job: job.revision)
 
-    def lane(self, task_type: TaskType, perform: Perform) -> tuple[LaneRunner, Settler]:
+    def lane(self, task_type: TaskType, perform: Perform, look_again: float = 1_000.0) -> tuple[LaneRunner, Settler]:
         """A real lane with a real settler; the heartbeat has no thread here."""
         heartbeat = HeartbeatThread(self.heartbeat, timedelta(minutes=1), lambda _: None)
 
@@ -151,6 +161,7 @@ class Site:
             perform=perform,
             heartbeat=heartbeat,
             settler=settler,
+            look_again=look_again,
         )
         return lane, settler
 

@@ -39,6 +39,7 @@ class CountingModel:
 
     def __init__(self, inner: ScriptedTextModel, lost: int = 0) -> None:
         self.space, self.replay, self.hard_deadline = inner.space, inner.replay, inner.hard_deadline
+        self.batch = inner.batch
         self.sizes: list[int] = []
         self._inner, self._lost = inner, lost
 

@@ -112,6 +112,18 @@ async def test_a_new_revision_waits_for_the_live_task_of_the_one_before() -> Non
     assert len(site.view().tasks) == 1
 
 
+async def test_a_new_revision_makes_nothing_again_that_is_valid() -> None:
+    site = Site()
+    await site.slots(1)
+    meme = await site.upload()
+    await site.work_off()
+    other = evolve(site.deployment, agent=ScriptedAgent(fingerprint="another agent"))
+    await submit(other, A, [Submission(meme.meme_id, ReverseImagePolicy.FORBID, Mode.EXPLICIT)])
+    assert (site.newest().revision, site.newest().stage(Stage.VISUAL).reused) == (2, True)
+    await reconcile_due(other, site.dispatch, A, OWNER, 10)
+    assert [task.task_type for task in site.view().tasks if task.live] == [TaskType.CONTEXT]
+
+
 async def test_a_stage_ends_with_its_own_task_alone() -> None:
     site = Site()
     world = World(site.uow, site.dispatch, site.heartbeat, lambda: MemoryListener(site.store))

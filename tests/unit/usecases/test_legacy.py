@@ -92,7 +92,7 @@ class Old:
         files = Files(self.blobs, A)
         while True:
             async with self.deployment.uow.begin(A) as tx:
-                generation = await tx.generations.newest()
+                generation = await tx.generations.readable()
                 assert generation is not None
                 hits = await legacy_hits(tx, files, generation, vector, wanted)
             if not isinstance(hits, Unseen):
@@ -205,7 +205,7 @@ async def test_a_page_is_told_only_when_all_its_files_are_known(old: Old) -> Non
     assert isinstance(vector, Vector)
     files = Files(old.blobs, A)
     async with old.gallery.site.uow.begin(A) as tx:
-        generation = await tx.generations.newest()
+        generation = await tx.generations.readable()
         assert generation is not None
         first = await legacy_hits(tx, files, generation, vector, 2)
         assert isinstance(first, Unseen)

@@ -23,7 +23,7 @@ from imgproc_domain.ports.search import SearchStore
 from imgproc_domain.ports.unit_of_work import Transaction, UnitOfWork
 from imgproc_domain.scope import Scope
 from imgproc_domain.search import MEANING, Answer, Query, Ranking, parse_query
-from imgproc_domain.usecases.edit import edit_context, replace_picture
+from imgproc_domain.usecases.edit import delete_meme, edit_context, replace_picture
 from imgproc_domain.usecases.migrate_search import switch
 from imgproc_domain.usecases.search import search
 from imgproc_domain.vector import Vector
@@ -144,15 +144,18 @@ async def test_a_process_with_one_model_embeds_once_and_asks_nothing_before(gall
 
 @define(eq=False)
 class Meddling:
-    """Lets something happen just behind the vectors that a query has read, as often as there are steps."""
+    """Lets something happen just before a query's transactions, or just behind the vectors that it has read."""
 
     inner: UnitOfWork
     steps: list[Step] = field(factory=list)
+    before: list[Step] = field(factory=list)
     begun: int = 0
 
     @asynccontextmanager
     async def begin(self, scope: Scope) -> AsyncIterator[Transaction]:
         self.begun += 1
+        if self.before:
+            await self.before.pop(0)()
         async with self.inner.begin(scope) as tx:
             yield Meddled(tx, self)
 
@@ -199,29 +202,50 @@ async def test_a_switch_while_the_query_is_embedded_is_obeyed(gallery: Gallery) 
     assert answer.epoch == (await gallery.state()).epoch
 
 
-async def test_a_switch_while_vectors_are_read_is_obeyed(gallery: Gallery) -> None:
+async def test_a_switch_while_vectors_are_read_comes_behind_the_answer(gallery: Gallery) -> None:
     memes = await gallery.hang(3)
     await gallery.fill()
+    before = await gallery.state()
     uow = Meddling(gallery.deployment.uow, [lambda: switch(gallery.deployment, A)])
-    answer = await search(evolve(gallery.deployment, uow=uow), A, Query("picture"))
-    assert (answer.space_id, answer.epoch) == (NEW.id, (await gallery.state()).epoch)
-    assert len(answer.hits) == len(memes)
+    answers = [await search(evolve(gallery.deployment, uow=uow), A, Query("picture")) for _ in range(2)]
+    assert before.serving is not None
+    assert [(answer.space_id, answer.epoch) for answer in answers] == [
+        (before.serving.id, before.epoch),
+        (NEW.id, (await gallery.state()).epoch),
+    ]
+    assert all(len(answer.hits) == len(memes) for answer in answers)
 
 
-async def test_a_state_that_changes_again_and_again_is_not_waited_for(gallery: Gallery) -> None:
+@pytest.mark.parametrize("text", ["picture 0", "picture 1", "holiday"])
+async def test_a_change_while_a_query_reads_is_no_part_of_its_answer(gallery: Gallery, text: str) -> None:
+    memes = await gallery.hang(3)
+    before = await ask(gallery, text)
+
+    async def change() -> None:
+        await describe(gallery, memes[0], Description(title="holiday picture 1"))
+        await replace_picture(gallery.old, A, memes[1].meme_id, "holiday.jpeg", content("picture 1"))
+        await delete_meme(gallery.old, A, memes[2].meme_id)
+
+    uow = Meddling(gallery.old.uow, [change])
+    assert await search(evolve(gallery.old, uow=uow), A, parse_query(text)) == before
+    assert await ask(gallery, text) != before
+
+
+async def test_a_space_that_changes_again_and_again_is_not_waited_for(gallery: Gallery) -> None:
     await gallery.hang(1)
+    await gallery.fill()
 
     async def moves() -> None:
         async with gallery.old.uow.begin(A) as tx:
             state = await tx.migration.lock()
-            await tx.migration.save(evolve(state, epoch=state.epoch + 1))
+            await tx.migration.save(evolve(state, serving=state.filling, filling=state.serving, epoch=state.epoch + 1))
 
-    uow = Meddling(gallery.old.uow, [moves] * 100)
+    uow = Meddling(gallery.old.uow, before=[moves] * 100)
     with pytest.raises(CacheNotReady, match="ask again"):
-        await search(evolve(gallery.old, uow=uow), A, Query("picture"))
+        await search(evolve(gallery.deployment, uow=uow), A, Query("picture"))
     assert uow.begun < 10
-    uow.steps[:] = [moves] * 2
-    assert (await search(evolve(gallery.old, uow=uow), A, Query("picture"))).hits
+    uow.before[:] = [moves] * 3
+    assert (await search(evolve(gallery.deployment, uow=uow), A, Query("picture"))).hits
 
 
 async def test_a_process_without_the_model_of_a_scope_says_which(gallery: Gallery) -> None:

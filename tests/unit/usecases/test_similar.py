@@ -1,6 +1,7 @@
 """Pictures that look like another one: of the library, sent, or just uploaded."""
 
 from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,21 @@ from attrs import evolve, frozen
 from tests.unit.usecases.site import Site, content
 
 from imgproc_adapters.testing.factories import digest, new_id, vector
+from imgproc_adapters.testing.models import Embedded
 from imgproc_adapters.testing.names import NameBlobs
+from imgproc_adapters.testing.script import Held
 from imgproc_adapters.testing.seed import A, B
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
-from imgproc_domain.errors import CacheNotReady, ImageCorrupt, InvalidQuery, MemeNotFound, ModelNotConfigured
+from imgproc_domain.errors import (
+    CacheNotReady,
+    ImageCorrupt,
+    InvalidQuery,
+    MemeNotFound,
+    ModelDeclined,
+    ModelError,
+    ModelNotConfigured,
+    ModelTimeout,
+)
 from imgproc_domain.ids import MemeId
 from imgproc_domain.meme import Meme
 from imgproc_domain.ports.blobs import Staged
@@ -19,6 +31,7 @@ from imgproc_domain.ports.models import Declined, PictureInfo
 from imgproc_domain.scope import Scope
 from imgproc_domain.similar import NEAR_DUPLICATES, Likeness, Match
 from imgproc_domain.stage import TaskType
+from imgproc_domain.usecases.asking import Questions
 from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.edit import delete_meme, replace_picture
 from imgproc_domain.usecases.similar import near_duplicates, similar_to, similar_to_picture
@@ -27,6 +40,7 @@ from imgproc_domain.vector import Vector
 CAT, CROPPED, DOG = vector(1), vector(9, 1), vector(1, 1)
 """The cropped cat is a near duplicate of the cat; the dog is not."""
 
+SHORT = timedelta(milliseconds=20)
 UNSEEN = Declined(Diagnosis(ErrorCode.VISUAL_FAILED, "the model cannot see it"), transient=False)
 
 
@@ -174,15 +188,53 @@ async def test_what_is_no_picture_is_refused_unseen_and_forgotten() -> None:
     assert site.ledger.calls() == []
 
 
-@pytest.mark.parametrize("answer", [UNSEEN, vector(1, dimension=4)])
-async def test_a_model_that_gives_no_vector_of_its_space_is_an_error(answer: Vector | Declined) -> None:
+@pytest.mark.parametrize(
+    ("answer", "error"), [(UNSEEN, ModelDeclined), (vector(1, dimension=4), ModelNotConfigured)], ids=str
+)
+async def test_a_model_that_gives_no_vector_of_its_space_is_an_error(
+    answer: Vector | Declined, error: type[ModelError]
+) -> None:
     site = seeing({"cat": CAT})
     await seen(site, "cat")
     deployment, blobs = forgetful(site)
     site.deployment.visual.script.then(answer)  # type: ignore[attr-defined]  # scripted
-    with pytest.raises(ModelNotConfigured):
+    with pytest.raises(error):
         await similar_to_picture(deployment, A, content("new"))
     assert blobs.staged == []
+
+
+async def test_a_model_that_hangs_holds_nobody_and_no_picture() -> None:
+    site = seeing({"cat": CAT})
+    await seen(site, "cat")
+    new = await site.upload("new")
+    site.deployment = evolve(site.deployment, limits=evolve(site.deployment.limits, answer_within=SHORT))
+    deployment, blobs = forgetful(site)
+    hangs: list[Held[Embedded]] = [Held(CAT), Held(CAT)]
+    site.deployment.visual.script.then(*hangs)  # type: ignore[attr-defined]  # scripted
+    with pytest.raises(ModelTimeout):
+        await similar_to_picture(deployment, A, content("sent"))
+    assert blobs.staged == []
+    with pytest.raises(ModelTimeout):
+        await similar_to(deployment, A, new.meme_id)
+    await deployment.questions.close()
+
+
+async def test_what_looks_pictures_up_for_people_is_bounded_together() -> None:
+    site = seeing({"cat": CAT, "new": CAT})
+    await seen(site, "cat")
+    new = await site.upload("new")
+    limits = evolve(site.deployment.limits, answer_within=SHORT)
+    site.deployment = evolve(site.deployment, limits=limits, questions=Questions(at_once=1))
+    before = len(site.ledger.calls())
+    hangs: Held[Embedded] = Held(CAT)
+    site.deployment.visual.script.then(hangs)  # type: ignore[attr-defined]  # scripted
+    with pytest.raises(ModelTimeout):
+        await similar_to(site.deployment, A, new.meme_id)
+    assert await found_for(site, new) == {}
+    with pytest.raises(ModelTimeout):
+        await similar_to_picture(site.deployment, A, content("cat"))
+    assert len(site.ledger.calls()) == before + 1, "one call, which has begun"
+    await site.deployment.questions.close()
 
 
 async def test_what_cannot_be_wanted_is_refused_before_anything_is_read() -> None:

@@ -5,39 +5,41 @@ from collections.abc import Sequence
 
 import pytest
 from attrs import define, evolve
-from tests.unit.usecases.site import Site, holds
+from tests.unit.usecases.site import Site, holds, never
 
 from imgproc_adapters.memory import MemoryListener
 from imgproc_adapters.policy import AllowAllPolicy
+from imgproc_adapters.testing.factories import make_job, make_meme, make_task, make_visual_product
 from imgproc_adapters.testing.ledger import started
 from imgproc_adapters.testing.models import AGENT, VISUAL
-from imgproc_adapters.testing.seed import A, B
+from imgproc_adapters.testing.seed import OWNER, A, B
 from imgproc_adapters.testing.waiting import until
 from imgproc_app.worker.worker import ImageProcessingWorker, Pace
 from imgproc_domain.attempt import AttemptStatus
+from imgproc_domain.claim import Claim
+from imgproc_domain.config import VectorSpace
+from imgproc_domain.context import ContextStatus, Description, Origin, Provenance
+from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.job import JobStatus
-from imgproc_domain.outcome import Outcome
+from imgproc_domain.meme import Meme
+from imgproc_domain.outcome import Failed, Succeeded
 from imgproc_domain.ports.claims import Dispatch
+from imgproc_domain.product import ContextProduct
 from imgproc_domain.scope import Scope
+from imgproc_domain.settlement import Settling
 from imgproc_domain.stage import TaskType
 from imgproc_domain.task import Task, TaskStatus
-from imgproc_domain.usecases.claim import Execution
-from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.points import Point
+from imgproc_domain.vector import Vector
 
-VISUAL_LIMIT = TEXT_LIMIT = 4
+VISUAL_LIMIT = 4
 AGENT_LIMIT = 2
-SELDOM = Pace(poll=1_000.0, sweep=1_000.0)
+SELDOM = Pace(poll=1_000.0, sweep=1_000.0, grace=1.0)
 
 
 class Interrupted(Exception):
     """Ends what a test wants to end."""
-
-
-async def never(deployment: Deployment, execution: Execution) -> Outcome:
-    await asyncio.Event().wait()
-    return await perform(deployment, execution)
 
 
 @define(eq=False)
@@ -72,60 +74,6 @@ def agent_tasks(site: Site) -> list[Task]:
     return [task for task in site.view().tasks if task.task_type is TaskType.CONTEXT]
 
 
-async def test_a_lane_keeps_places_once_it_knows_that_nobody_waits_for_them() -> None:
-    site = Site()
-    lane, _ = site.lane(TaskType.VISUAL, never)
-    assert lane.keep() == 0
-    await lane.turn()
-    # half of what is free each time, and the last place too
-    kept = [lane.keep(), lane.keep(), lane.keep(), lane.keep()]
-    assert kept == [VISUAL_LIMIT // 2, VISUAL_LIMIT // 4, 1, 0]
-    assert lane.busy == VISUAL_LIMIT
-    lane.give_back(VISUAL_LIMIT)
-    assert (lane.busy, lane.keep()) == (0, VISUAL_LIMIT // 2)
-
-
-async def test_a_lane_keeps_no_place_that_others_wait_for() -> None:
-    site = Site()
-    for number in range(VISUAL_LIMIT + 1):
-        await site.upload(f"cat {number}")
-    lane, _ = site.lane(TaskType.VISUAL, never)
-    await lane.turn()
-    assert lane.busy == VISUAL_LIMIT
-    lane.settled(list(lane._running)[:1])
-    assert (lane.busy, lane.keep()) == (VISUAL_LIMIT - 1, 0)
-    # this one claims the last, and cannot know that it is; the next one does
-    await lane.turn()
-    lane.settled(list(lane._running)[:1])
-    assert lane.keep() == 0
-    await lane.turn()
-    assert lane.keep() == 1
-    await lane.finish(0)
-
-
-async def test_a_lane_keeps_no_place_while_more_scopes_may_wait_than_it_saw() -> None:
-    site = Site()
-    lane, _ = site.lane(TaskType.VISUAL, never)
-    for number in range(VISUAL_LIMIT):
-        await site.upload("cat", Scope(f"scope-{number}"))
-    await lane.turn()
-    lane.settled(list(lane._running))
-    assert (lane.busy, lane.keep()) == (0, 0)
-
-
-async def test_an_agent_lane_that_waits_for_a_slot_keeps_no_place() -> None:
-    site = Site()
-    await site.slots(1)
-    for name in ("cat", "dog"):
-        await site.upload(name)
-    await site.until_agent()
-    (elsewhere,) = await site.claim(TaskType.CONTEXT)
-    lane, _ = site.lane(TaskType.CONTEXT, never)
-    assert not await lane.turn()
-    assert (lane.busy, lane.keep()) == (0, 0)
-    assert elsewhere.task.status is TaskStatus.RUNNING
-
-
 async def test_what_is_adopted_during_a_scan_takes_no_place_twice() -> None:
     site = Site()
     lane, _ = site.lane(TaskType.VISUAL, never)
@@ -136,7 +84,7 @@ async def test_what_is_adopted_during_a_scan_takes_no_place_twice() -> None:
     lane._dispatch = dispatch  # type: ignore[assignment] # a lane asks a dispatch for nothing else
     turn = asyncio.create_task(lane.turn())
     await dispatch.asked.wait()
-    kept = lane.keep()
+    kept = lane.keep(VISUAL_LIMIT // 2)
     lane.adopt(await site.claim(TaskType.VISUAL, kept))
     lane.give_back(kept)
     dispatch.go_on.set()
@@ -146,7 +94,7 @@ async def test_what_is_adopted_during_a_scan_takes_no_place_twice() -> None:
     assert len(running) == VISUAL_LIMIT
     # others wait, and the lane has seen them
     lane.settled(list(lane._running))
-    assert lane.keep() == 0
+    assert lane.keep(1) == 0
     await lane.finish(0)
 
 
@@ -156,7 +104,7 @@ async def test_places_of_a_claim_under_way_are_not_kept_for_others() -> None:
 
     def keep(point: Point) -> None:
         if point is Point.TASK_CLAIMED:
-            kept.append(lane.keep())
+            kept.append(lane.keep(1))
 
     site.deployment = evolve(site.deployment, passed=keep)
     lane, _ = site.lane(TaskType.VISUAL, never)
@@ -296,8 +244,28 @@ async def test_the_room_for_agents_is_what_backpressure_leaves_of_an_immediate_p
     assert await worker_of(Site())._room() == 0
 
 
+def claim_of(meme: Meme) -> Claim:
+    return Claim(meme.scope, make_task(make_job(meme)).task_id, OWNER, 1)
+
+
+def described() -> Settling:
+    """A result that opens the embedding of a text."""
+    meme = make_meme()
+    sha256 = meme.picture.sha256
+    provenance = Provenance(Origin.AGENT, sha256)
+    product = ContextProduct(meme.meme_id, sha256, Description(title="a cat"), ContextStatus.READY, provenance)
+    return Settling(claim_of(meme), None, Succeeded(product))
+
+
+def seen() -> Settling:
+    """A result that opens a call of the agent."""
+    meme = make_meme()
+    product = make_visual_product(meme, Vector.unit([1.0]), VectorSpace("space", 1))
+    return Settling(claim_of(meme), None, Succeeded(product))
+
+
 async def interrupted(worker: ImageProcessingWorker, places: list[int]) -> None:
-    async with worker._offer() as (handover, _):
+    async with worker._offer([described()]) as (handover, _):
         assert handover is not None
         assert handover.owner == worker._owner
         places.append(handover.places[TaskType.TEXT])
@@ -314,25 +282,28 @@ async def test_places_that_were_offered_and_not_used_are_free_again() -> None:
         with pytest.raises(Interrupted):
             await interrupted(worker, places)
         assert lane.busy == 0
-    assert places == [TEXT_LIMIT // 2] * 2
+    assert places == [1, 1]
     worker._stopping.set()
-    async with worker._offer() as (handover, _):
+    async with worker._offer([described()]) as (handover, _):
         assert handover is not None
         assert (handover.places, lane.busy) == ({}, 0)
 
 
 async def test_the_tasks_of_a_scope_that_waits_come_before_what_a_settling_opens() -> None:
     site = immediate()
-    await site.slots(2)
+    await site.slots(AGENT_LIMIT + 1)
     await site.upload("cat", A)
-    await site.upload("dog", B)
+    for number in range(AGENT_LIMIT + 1):
+        await site.upload(f"dog {number}", B)
     await site.until_agent(B)
     await site.reconcile(A)
     worker = worker_of(site)
     visual, context = worker._lanes[TaskType.VISUAL], worker._lanes[TaskType.CONTEXT]
     await visual.turn()
-    # B's task has one of two places and slots; whether others wait for the last the lane finds out at its next turn
+    # there are places and slots for all but one of B's tasks, and one of each is free when A's picture is settled
     await context.turn()
+    context.settled(list(context._running)[:1])
+    assert context.busy == AGENT_LIMIT - 1
     worker._settler.close()
     for running in [task for task in visual._running.values() if task is not None]:
         await asyncio.wait([running])
@@ -342,43 +313,30 @@ async def test_the_tasks_of_a_scope_that_waits_come_before_what_a_settling_opens
     await context.finish(0)
 
 
-async def test_a_full_lane_keeps_its_next_place_for_those_who_rang() -> None:
-    site = immediate()
-    await site.slots(4)
-    lane, _ = site.lane(TaskType.CONTEXT, never)
-    for number in range(AGENT_LIMIT):
-        await site.upload(f"cat {number}", A)
-    await lane.turn()
-    await site.until_agent(A)
-    lane.adopt(await site.claim(TaskType.CONTEXT, AGENT_LIMIT))
-    await lane.turn()
-    await site.upload("dog", B)
-    await site.until_agent(B)
-    assert not await lane.turn()
-    lane.settled(list(lane._running)[:1])
-    assert lane.keep() == 0
-    await lane.finish(0)
-
-
-async def test_a_lane_that_was_full_of_kept_places_looks_again_when_they_are_free() -> None:
-    site = Site()
-    lane, _ = site.lane(TaskType.VISUAL, never)
-    await lane.turn()
-    kept = [lane.keep() for _ in range(VISUAL_LIMIT - 1)]
-    assert (sum(kept), lane.busy) == (VISUAL_LIMIT, VISUAL_LIMIT)
-    await site.upload("cat")
-    assert not await lane.turn()
-    assert [lane.give_back(places) for places in kept] == [True, False, False]
-    assert await lane.turn()
-    await lane.finish(0)
-
-
 async def test_only_what_a_settling_opens_keeps_places() -> None:
     site = immediate()
     worker = worker_of(site)
     for lane in worker._lanes.values():
         await lane.turn()
-    async with worker._offer() as (handover, _):
+    ended = Settling(claim_of(make_meme()), None, Succeeded(None))
+    failed = evolve(seen(), outcome=Failed(Diagnosis(ErrorCode.VISUAL_FAILED, "no")))
+    async with worker._offer([seen(), seen(), described(), ended, failed]) as (handover, _):
         assert handover is not None
-        assert set(handover.places) == {TaskType.CONTEXT, TaskType.TEXT}
-    assert worker._opened(0) == [TaskType.TEXT]
+        assert (handover.places, handover.room) == ({TaskType.CONTEXT: 2, TaskType.TEXT: 1}, 256)
+        assert [lane.busy for lane in worker._lanes.values()] == [2, 1, 0]
+    async with worker._offer([described(), ended, failed]) as (handover, _):
+        assert handover is not None
+        # nobody asks how many agent tasks wait where none is opened
+        assert (handover.places, handover.room) == ({TaskType.TEXT: 1}, 0)
+
+
+async def test_no_place_is_kept_for_agents_that_backpressure_holds_up() -> None:
+    site = immediate(backpressure=1)
+    await site.upload()
+    await site.until_agent()
+    worker = worker_of(site)
+    for task_type in (TaskType.TEXT, TaskType.VISUAL):
+        await worker._lanes[task_type].turn()
+    async with worker._offer([seen(), described()]) as (handover, _):
+        assert handover is not None
+        assert (handover.places, handover.room) == ({TaskType.TEXT: 1}, 0)

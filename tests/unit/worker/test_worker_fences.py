@@ -1,10 +1,9 @@
 """What a worker may claim, run, give back, settle and take away."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.unit.usecases.site import Site, _settling, holds, turns
+from tests.unit.usecases.site import Site, _settling, holds, never, turns
 
 from imgproc_adapters.memory import MemoryListener
 from imgproc_adapters.testing.models import Described
@@ -15,21 +14,14 @@ from imgproc_app.worker.worker import ImageProcessingWorker, Pace, TaskWorker
 from imgproc_domain.attempt import Replay
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.events import LeaseExpired
-from imgproc_domain.outcome import Outcome, Unknown
+from imgproc_domain.outcome import Unknown
 from imgproc_domain.stage import TaskType
 from imgproc_domain.task import TaskStatus
-from imgproc_domain.usecases.claim import Execution
-from imgproc_domain.usecases.deployment import Deployment
 from imgproc_domain.usecases.maintenance import request_generation
 from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.start import start
 
 VISUAL_LIMIT = 4
-
-
-async def never(deployment: Deployment, execution: Execution) -> Outcome:
-    await asyncio.Event().wait()
-    return await perform(deployment, execution)
 
 
 async def test_a_lane_claims_no_more_than_it_has_places() -> None:

@@ -24,8 +24,10 @@ from imgproc_domain.context import ContextStatus
 from imgproc_domain.errors import Conflict
 from imgproc_domain.ids import GenerationId, MemeId
 from imgproc_domain.migration import Generation
+from imgproc_domain.ports.search import Readable
 from imgproc_domain.ports.unit_of_work import Transaction
 from imgproc_domain.scope import Scope
+from imgproc_domain.search import Coverage
 from imgproc_domain.vector import Vector
 
 TOLERANCE = 5e-3
@@ -139,12 +141,15 @@ class GenerationStoreContract:
         first, second, _incomplete = await _begin(world), await _begin(world), await _begin(world)
         async with world.uow.begin(A) as tx:
             assert await tx.generations.newest() is None
+            assert await tx.generations.readable() is None
             before = await tx.now()
             for generation in (second, first):
                 await tx.generations.complete(generation.generation_id)
         async with world.uow.begin(A) as tx:
             newest = await tx.generations.newest()
+            readable = await tx.generations.readable()
             after = await tx.now()
+        assert readable == Readable(second.generation_id, world.text_space)
         assert newest is not None
         assert newest.generation_id == second.generation_id
         assert newest.completed_at is not None
@@ -174,13 +179,13 @@ class GenerationStoreContract:
     async def test_an_entry_is_compared_with_what_is_stored_now(self, world: World, spoil: _Spoil) -> None:
         (near, far), generation = await _complete(world, [vector(1), vector(1, 1)])
         async with world.uow.begin(A) as tx:
-            assert await tx.generations.usable(generation.generation_id) == len([near, far])
+            assert await tx.generations.coverage(generation.generation_id) == Coverage(2, 2)
             await tx.memes.lock([near.meme_id])
             await spoil(tx, near)
         async with world.uow.begin(A) as tx:
             found = await tx.generations.nearest(generation.generation_id, vector(1), 1)
             assert [entry.meme_id for entry in found] == [far.meme_id], "the page is filled with those behind"
-            assert await tx.generations.usable(generation.generation_id) == 1
+            assert (await tx.generations.coverage(generation.generation_id)).searchable == 1
 
     async def test_what_is_undone_is_found_again(self, world: World) -> None:
         (row,), generation = await _complete(world, [vector(1)])
@@ -188,7 +193,7 @@ class GenerationStoreContract:
             async with world.uow.begin(A) as tx:
                 await tx.memes.lock([row.meme_id])
                 await tx.contexts.put([context])
-                assert await tx.generations.usable(generation.generation_id) == usable
+                assert (await tx.generations.coverage(generation.generation_id)).searchable == usable
 
     async def test_an_incomplete_a_foreign_and_an_unknown_generation_find_nothing(self, world: World) -> None:
         _, generation = await _complete(world, [vector(1)])
@@ -197,14 +202,14 @@ class GenerationStoreContract:
             await tx.generations.copy_page(incomplete.generation_id, None, 10)
             for generation_id in (incomplete.generation_id, GenerationId(new_id())):
                 assert not await tx.generations.nearest(generation_id, vector(1), 10)
-                assert await tx.generations.usable(generation_id) == 0
+                assert (await tx.generations.coverage(generation_id)).searchable == 0
         async with world.uow.begin(B) as tx:
             assert not await tx.generations.nearest(generation.generation_id, vector(1), 10)
-            assert await tx.generations.usable(generation.generation_id) == 0
+            assert (await tx.generations.coverage(generation.generation_id)).searchable == 0
 
     async def test_vectors_of_another_dimension_are_not_compared(self, world: World) -> None:
         _, generation = await _complete(world, [vector(1), vector(1, dimension=4)])
         async with world.uow.begin(A) as tx:
             assert len(await tx.generations.nearest(generation.generation_id, vector(1), 10)) == 1
             assert not await tx.generations.nearest(generation.generation_id, vector(1, dimension=4), 10)
-            assert await tx.generations.usable(generation.generation_id) == 1
+            assert (await tx.generations.coverage(generation.generation_id)).searchable == 1

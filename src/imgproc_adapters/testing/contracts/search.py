@@ -191,6 +191,29 @@ class SearchStoreContract:
         async with world.uow.begin(A) as tx:
             assert await tx.search.state() == SearchState()
 
+    async def test_what_is_read_is_of_the_moment_at_which_reading_began(self, world: World) -> None:
+        """Between two lists another picture is edited, and one deleted: neither list, nor anything else, shows it."""
+        edited, gone = ids = await _titled(world, ["cat", "cat nap"])
+        async with world.uow.begin(A) as tx:
+            await tx.search.begin_reading()
+            near = await tx.search.nearest(world.text_space.id, vector(1), 10)
+            async with world.uow.begin(A) as other:
+                memes = await other.memes.lock(ids)
+                await other.memes.save(evolve(memes[gone], deleted_at=LONG_AGO))
+                await other.contexts.put([make_context(memes[edited], "dog", revision=2)])
+                await other.search.refresh(ids)
+                state = await other.migration.lock()
+                await other.migration.save(evolve(state, epoch=state.epoch + 1))
+            worded = await tx.search.worded(world.text_space.id, vector(1), ["cat"], 10)
+            assert [n.meme_id for n in near] == [match.meme_id for match in worded] == ids
+            assert await tx.search.coverage(world.text_space.id) == Coverage(2, 2)
+            assert (await tx.memes.get([gone]))[gone].exists
+            assert (await tx.contexts.get([edited]))[edited].description.title == "cat"
+            assert (await tx.search.state()).epoch == state.epoch
+        async with world.uow.begin(A) as tx:
+            assert (await tx.search.begin_reading()).epoch == state.epoch + 1
+            assert not await tx.search.worded(world.text_space.id, vector(1), ["cat"], 10)
+
     async def test_those_with_most_of_the_words_come_first_with_their_share_and_distance(self, world: World) -> None:
         one, both, none = await _titled(world, ["a cat asleep", "a cat at a keyboard", "dogs"])
         async with world.uow.begin(A) as tx:

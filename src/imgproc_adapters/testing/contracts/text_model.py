@@ -45,5 +45,8 @@ class TextModelContract:
     async def test_no_texts_are_no_answers(self, text_model: TextModel) -> None:
         assert list(await text_model.embed_documents([])) == []
 
+    async def test_a_call_takes_a_text_at_least(self, text_model: TextModel) -> None:
+        assert text_model.batch >= 1
+
     async def test_a_call_ends_some_time(self, text_model: TextModel) -> None:
         assert text_model.hard_deadline > timedelta(0)

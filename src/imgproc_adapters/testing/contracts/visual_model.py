@@ -47,5 +47,8 @@ class VisualModelContract:
     async def test_no_pictures_are_no_answers(self, visual_model: VisualModel) -> None:
         assert list(await visual_model.embed([])) == []
 
+    async def test_a_call_takes_a_picture_at_least(self, visual_model: VisualModel) -> None:
+        assert visual_model.batch >= 1
+
     async def test_a_call_ends_some_time(self, visual_model: VisualModel) -> None:
         assert visual_model.hard_deadline > timedelta(0)
