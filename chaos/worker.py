@@ -25,6 +25,7 @@ from imgproc_adapters.system import SystemIds
 from imgproc_adapters.testing.decoder import ScriptedDecoder
 from imgproc_adapters.testing.ledger import FileLedger
 from imgproc_adapters.testing.names import NameBlobs
+from imgproc_app import event_loop
 from imgproc_app.worker import ImageProcessingWorker, Pace
 from imgproc_domain.attempt import Replay
 from imgproc_domain.errors import DatabaseUnavailable
@@ -173,4 +174,4 @@ def run(order: Order) -> None:
         format="%(relativeCreated)d %(process)d %(levelname)s %(name)s %(message)s",
         level=logging.INFO,
     )
-    asyncio.run(_work(order))
+    event_loop.run(_work(order))

@@ -35,6 +35,7 @@ from chaos.worker import Order, deployment_of
 from imgproc_adapters.postgres import invariants, migrate
 from imgproc_adapters.postgres.engine import open_engine
 from imgproc_adapters.testing.ledger import FileLedger
+from imgproc_app import event_loop
 from imgproc_domain.attempt import Replay
 from imgproc_domain.job import JobStatus
 from imgproc_domain.usecases.points import onwards
@@ -252,7 +253,7 @@ def main(folder: Path, run: int, plan: Plan) -> int:
     logging.basicConfig(filename=folder / "stage.log", level=logging.INFO, format="%(asctime)s %(message)s")
     stage = Stage(plan, Network(run), folder)
     with contextlib.suppress(asyncio.CancelledError):
-        outcome = asyncio.run(_play(stage))
+        outcome = event_loop.run(_play(stage))
         (folder / "figures.json").write_text(json.dumps(asdict(outcome), indent=2) + "\n", encoding="utf-8")
         return 0
     return 1

@@ -224,8 +224,9 @@ MUTANTS: Final = (
         before=(
             "        self._kept += places\n"
             "        try:\n"
-            "            claimed = await claim_and_look("
-            "self._deployment, scope, self.task_type, places, self._owner)\n"
+            "            claimed = await claim_and_look(\n"
+            "                self._deployment, scope, self.task_type, places, self._owner, ask_first=self._superseded\n"
+            "            )\n"
             "        finally:\n"
             "            self._kept -= places\n"
         ),

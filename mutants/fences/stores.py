@@ -28,6 +28,7 @@ _UNTOUCHED_APART: Final = f"{_CONTRACTS}::TestScopesApart::test_what_one_scope_d
 _SEARCH_TESTS: Final = f"{_CONTRACTS}::TestSearch"
 _TRIPS: Final = "tests/integration/postgres/test_round_trips.py"
 _ENGINE_TESTS: Final = "tests/integration/postgres/test_engine.py"
+_ROUND_TRIPS: Final = "tests/integration/postgres/test_round_trips.py"
 _QUOTA_TESTS: Final = "tests/integration/policy/test_quota.py"
 
 MUTANTS: Final = (
@@ -73,8 +74,26 @@ MUTANTS: Final = (
         wrong="what a block wrote before it raised is kept",
         file=_UOW,
         before="                await _roll_back(connection)\n                raise\n",
-        after="                await _commit(connection)\n                raise\n",
+        after="                await connection.commit()\n                raise\n",
         tests=(f"{_UOW_TESTS}::test_a_block_that_raises_leaves_nothing",),
+    ),
+    Mutant(
+        name="NEW_ROWS_DROPPED",
+        breaks="I6",
+        wrong="new rows that nothing else followed are not sent with COMMIT",
+        file=_SESSION,
+        before="        left, self._later = [*self._later, *asks], []\n",
+        after="        left, self._later = [*asks], []\n",
+        tests=(f"{_ROUND_TRIPS}::test_many_submits_take_as_few_round_trips_as_one",),
+    ),
+    Mutant(
+        name="NEW_ROWS_BEHIND_WHAT_FOLLOWS",
+        breaks="I6",
+        wrong="new rows are sent behind the statement that may name or read them",
+        file=_SESSION,
+        before="            return (await self._pipelined([*later, *asks], begin))[len(later) :]\n",
+        after="            return (await self._pipelined([*asks, *later], begin))[: len(asks)]\n",
+        tests=(f"{_ROUND_TRIPS}::test_what_is_new_is_read_by_what_follows",),
     ),
     Mutant(
         name="ATTEMPT_MOVED_FROM_ANYWHERE",

@@ -137,8 +137,8 @@ MUTANTS: Final = (
         breaks="I12",
         wrong="one call has all places of its lane, and those who come wait for its slowest picture",
         file=_LANE,
-        before="        size = min(self._deployment.batch(self.task_type), max(1, self._limit // 2))\n",
-        after="        size = min(self._deployment.batch(self.task_type), max(1, self._limit))\n",
+        before="        self._batch = min(deployment.batch(task_type), max(1, self._limit // 2))\n",
+        after="        self._batch = min(deployment.batch(task_type), max(1, self._limit))\n",
         tests=_SHARED,
     ),
     Mutant(

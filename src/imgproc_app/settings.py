@@ -125,7 +125,7 @@ class Settings:
     """Further text models, apart by commas, so that a library stays searchable while it changes from one to another."""
     visual_lane: int = field(default=2, validator=_at_least(1))
     agent_lane: int = field(default=2, validator=_at_least(1))
-    text_lane: int = field(default=16, validator=_at_least(1))
+    text_lane: int = field(default=4, validator=_at_least(1))
     agent_backpressure: int = field(default=256, validator=_at_least(1))
     lease_seconds: float = field(default=30.0, validator=_at_least(1))
     poll_seconds: float = field(default=1.0, validator=_above(0))

@@ -117,7 +117,7 @@ class LocalVisualModel:
         try:
             found = await self.host.run(wire.EMBED_PICTURES, paths, self.hard_deadline)
         except ModelCallFailed as error:
-            if len(paths) == 1 or isinstance(error, ModelProblem):
+            if len(paths) == 1 or _is_missing(error):
                 return [_VISUAL.declined(error) for _ in paths]
             return [answer for path in paths for answer in await self._batch([path])]
         return [self._answer(item) for item in found]
@@ -168,7 +168,10 @@ class LocalTextModel:
         return cls(host, VectorSpace(card.space_id, card.dimension))
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Vector | Declined | Lost]:
-        """As the port says; small calls, so that a query waits for a few documents at most."""
+        """As the port says; small calls, so that a query waits for a few documents at most.
+
+        A text that the model cannot embed costs its neighbours one more call, no more.
+        """
         answers: list[Vector | Declined | Lost] = []
         for start in range(0, len(texts), _BATCH):
             answers += await self._batch(list(texts[start : start + _BATCH]))
@@ -185,15 +188,24 @@ class LocalTextModel:
 
     async def _batch(self, texts: list[str]) -> list[Vector | Declined | Lost]:
         told = [text for text in texts if text.strip()]
+        if not told:
+            return [_blank() for _ in texts]
         try:
             found = await self.host.run(wire.EMBED_DOCUMENTS, told, self.hard_deadline)
         except ModelCallFailed as error:
+            if len(told) > 1 and isinstance(error, ModelProblem) and not _is_missing(error):
+                return [answer for text in texts for answer in await self._batch([text])]
             declined = _TEXT.declined(error)
             return [declined if text.strip() else _blank() for text in texts]
         rows = iter(found)
         return [
             _vector(next(rows), self.space, ErrorCode.EMBEDDING_INVALID) if text.strip() else _blank() for text in texts
         ]
+
+
+def _is_missing(error: ModelCallFailed) -> bool:
+    """Whether it is the model that is not there, whatever it is asked."""
+    return isinstance(error, ModelProblem) and error.problem.kind == "missing"
 
 
 @frozen

@@ -53,10 +53,21 @@ def translate(error: BaseException) -> BaseException:
 def translate_commit(error: BaseException) -> BaseException:
     """As `translate`, for an error of COMMIT: without an answer nobody knows whether the transaction was kept."""
     known = translate(error)
-    answered = isinstance(error, pg.QueryCanceled)
-    if isinstance(known, DatabaseUnavailable) and not answered:
+    if isinstance(known, DatabaseUnavailable) and not _is_refusal(error):
         return CommitOutcomeUnknown(f"the connection ended during COMMIT: {_reason(error)}")
     return known
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the server answered, and goes on: then the transaction was rolled back. A pooler's own words are not its.
+
+    Whatever ends a session is FATAL, and errors of the connection itself are of class 08.
+    """
+    return (
+        isinstance(error, psycopg.Error)
+        and error.diag.severity_nonlocalized == "ERROR"
+        and not (error.sqlstate or "08").startswith("08")
+    )
 
 
 @contextmanager

@@ -101,7 +101,7 @@ class PostgresUnitOfWork:
             except BaseException:
                 await _roll_back(connection)
                 raise
-            await _commit(session, transaction.bell.note())
+            await _commit(connection, session, transaction.bell.note())
 
     async def _register(self, connection: AsyncConnection[Any], scope: Scope) -> None:
         """Make the scope's own rows, once a process and in a transaction of their own: nobody waits for them long."""
@@ -112,10 +112,12 @@ class PostgresUnitOfWork:
             self._registered.add(scope)
 
 
-async def _commit(session: Session, note: Ask | None) -> None:
+async def _commit(connection: AsyncConnection[Any], session: Session, note: Ask | None) -> None:
     try:
         await session.finish(_COMMIT, *([note] if note else []))
     except psycopg.Error as error:
+        # what was refused on the way to COMMIT leaves a transaction, and the next one may have the connection
+        await _roll_back(connection)
         known = translate_commit(error)
         if known is error:
             raise

@@ -61,6 +61,8 @@ class LaneRunner:
         self._settler = settler
         self._look_again = look_again
         self._limit = deployment.limits.lanes[LANE_OF[task_type]]
+        # half of the lane at most, so that it never rests
+        self._batch = min(deployment.batch(task_type), max(1, self._limit // 2))
         self._running: dict[Claim, _Running | None] = {}
         self._lost: set[Claim] = set()
         self._last_scope: Scope | None = None
@@ -69,6 +71,7 @@ class LaneRunner:
         self._nobody_waits_until = _NEVER
         self._rings = 0
         self._refused = False
+        self._superseded = False
 
     @property
     def busy(self) -> int:
@@ -161,12 +164,16 @@ class LaneRunner:
     async def _claim(self, scope: Scope, places: int) -> tuple[int, bool]:
         """Return how many tasks were claimed, and whether the scope has none left that wait."""
         if not places:
+            self._refused = True
             return 0, False
         self._kept += places
         try:
-            claimed = await claim_and_look(self._deployment, scope, self.task_type, places, self._owner)
+            claimed = await claim_and_look(
+                self._deployment, scope, self.task_type, places, self._owner, ask_first=self._superseded
+            )
         finally:
             self._kept -= places
+        self._superseded = claimed.superseded
         executions = claimed.executions
         claims = [execution.claim for execution in executions]
         self._running.update(dict.fromkeys(claims))
@@ -187,11 +194,15 @@ class LaneRunner:
         adopted, self._adopted = self._adopted, []
         for execution in adopted:
             by_scope[execution.task.scope].append(execution)
-        for scope, executions in by_scope.items():
+        while by_scope:
+            scope, executions = by_scope.popitem()
             try:
                 await self._start_or_leave(scope, executions)
             except Exception:
                 log.exception("%s: scope %s: a start failed", self.task_type, scope)
+            except BaseException:
+                self._adopted += [execution for left in by_scope.values() for execution in left]
+                raise
 
     async def _start(self, scope: Scope, executions: Sequence[Execution]) -> None:
         started = await start(self._deployment, scope, executions)
@@ -205,8 +216,8 @@ class LaneRunner:
         self.settled([execution.claim for execution in executions if execution.claim not in alive])
 
     def _run(self, executions: Sequence[Execution]) -> None:
-        """Begin executions, as many in one call as the model takes, but half of the lane at most: it shall not rest."""
-        size = min(self._deployment.batch(self.task_type), max(1, self._limit // 2))
+        """Begin executions, as many in one call as the model takes."""
+        size = self._batch
         shared = [execution for execution in executions if size > 1 and may_share(execution)]
         for begin in range(0, len(shared), size):
             self._begin(shared[begin : begin + size])

@@ -69,10 +69,14 @@ class _Superseded(Exception):
 
 @frozen
 class Claimed:
-    """What one claim got. ``none_left``: it found fewer tasks than it had places and slots for."""
+    """What one claim got. ``none_left``: it found fewer tasks than it had places and slots for.
+
+    ``superseded``: nothing, because another configuration than this process's own is in force.
+    """
 
     executions: Sequence[Execution] = ()
     none_left: bool = False
+    superseded: bool = False
 
 
 async def claim_tasks(
@@ -86,19 +90,31 @@ async def claim_tasks(
 
 
 async def claim_and_look(
-    deployment: Deployment, scope: Scope, task_type: TaskType, limit: int, owner: WorkerId
+    deployment: Deployment,
+    scope: Scope,
+    task_type: TaskType,
+    limit: int,
+    owner: WorkerId,
+    *,
+    ask_first: bool = False,
 ) -> Claimed:
-    """As `claim_tasks`; says as well whether tasks may be left that wait."""
+    """As `claim_tasks`; says as well whether tasks may be left that wait.
+
+    With ``ask_first`` a deployment that expects to be superseded asks before it locks what others could claim;
+    usually that is read with everything else, and a claim that was made for nothing is taken back.
+    """
 
     async def once() -> Claimed:
         begun = asyncio.get_running_loop().time()
         async with deployment.uow.begin(scope) as tx:
+            if ask_first and task_type in IMAGE_TASK_TYPES and await deployment.is_superseded(tx):
+                return Claimed(superseded=True)
             return await _claim(tx, deployment, task_type, limit, owner, begun)
 
     try:
         claimed = await decided_again(once)
     except _Superseded:
-        return Claimed()
+        return Claimed(superseded=True)
     executions = claimed.executions
     if executions:
         deployment.passed(Point.TASK_CLAIMED)

@@ -81,7 +81,7 @@ async def _asked(deployment: Deployment, executions: Sequence[Execution], now: f
         return _all(deployment, executions, f"the adapter raised {type(error).__name__}")
     if deployment.more_text:
         pairs = zip(executions, outcomes, strict=True)
-        outcomes = [await with_more(deployment, execution, outcome) for execution, outcome in pairs]
+        outcomes = await asyncio.gather(*(with_more(deployment, execution, outcome) for execution, outcome in pairs))
     deployment.passed(Point.CALL_ENDED)
     return outcomes
 

@@ -37,6 +37,7 @@ from imgproc_adapters.testing.models import (
 from imgproc_adapters.testing.names import NameBlobs
 from imgproc_adapters.testing.observer import RecordingObserver
 from imgproc_adapters.testing.script import Held, Script
+from imgproc_app import event_loop
 from imgproc_app.worker import ImageProcessingWorker, Pace
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.ports.models import AgentCall, Declined
@@ -114,4 +115,4 @@ async def _work(given: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_work(GIVEN))
+    event_loop.run(_work(GIVEN))

@@ -24,6 +24,7 @@ from imgproc_adapters.postgres.engine import open_engine
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
 from imgproc_adapters.testing.crash import Death, Fate, FatedUnitOfWork
 from imgproc_adapters.testing.models import ScriptedAgent, ScriptedTextModel, ScriptedVisualModel
+from imgproc_app import event_loop
 from imgproc_domain.ids import MemeId
 from imgproc_domain.policy import Decision, Denied, Operation, OperationRequest
 from imgproc_domain.ports.blobs import BlobStore, Staged
@@ -196,7 +197,7 @@ def born(life: Life) -> NoReturn:
     """Live in this process, which ends whatever comes; it never returns to those who forked it."""
     try:
         signal.alarm(AT_MOST)
-        asyncio.run(live(life))
+        event_loop.run(live(life))
     except BaseException:  # noqa: BLE001 - said below; nothing may go on in a fork of the program
         traceback.print_exc()
     finally:

@@ -11,6 +11,7 @@ from tests.integration.pooler import unpooled
 
 from imgproc_adapters.postgres.conninfo import Limits
 from imgproc_adapters.postgres.engine import open_engine
+from imgproc_adapters.postgres.pool import checked_out
 from imgproc_adapters.postgres.session import statement
 from imgproc_adapters.postgres.spaces import register_spaces
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
@@ -116,6 +117,46 @@ async def test_what_is_refused_at_commit_was_not_kept_for_certain(uow: PostgresU
 
     with pytest.raises(Conflict, match="fk_tasks_grant"):
         await write()
+
+
+FULL = """
+    CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$;
+    CREATE TRIGGER full_disk BEFORE INSERT ON image_processing_jobs FOR EACH ROW EXECUTE FUNCTION full_disk()
+"""
+
+
+async def test_new_rows_that_there_is_no_room_for_were_not_kept_for_certain(
+    uow: PostgresUnitOfWork, direct: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(direct) as host:
+        await host.execute(FULL)
+    meme = make_meme(A)
+
+    async def write() -> None:
+        async with uow.begin(A) as tx:
+            await tx.memes.add(meme)
+            await tx.jobs.add([make_job(meme)])
+
+    with pytest.raises(DatabaseUnavailable, match="no space left") as refused:
+        await write()
+    assert not isinstance(refused.value, CommitOutcomeUnknown)
+
+
+async def test_new_rows_that_are_refused_cost_no_connection(database: str, pooled: bool) -> None:
+    engine = open_engine(database, pool_size=1, pooler=pooled)
+    uow = PostgresUnitOfWork(engine)
+    meme = make_meme(A)
+    async with uow.begin(A) as tx:
+        await tx.memes.add(meme)
+    async with checked_out(engine) as before:
+        pass
+    with pytest.raises(Conflict):
+        async with uow.begin(A) as tx:
+            await tx.jobs.add([make_job(meme), make_job(meme)])
+    async with checked_out(engine) as after:
+        assert after is before
+    await engine.dispose()
 
 
 @TIMEOUTS

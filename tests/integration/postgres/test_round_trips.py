@@ -224,6 +224,13 @@ async def test_a_transaction_that_begins_with_a_refused_statement_keeps_nothing(
         assert await tx.memes.count() == 1
 
 
+async def test_what_is_new_is_read_by_what_follows(uow: PostgresUnitOfWork) -> None:
+    job = make_job(await stored(uow))
+    async with uow.begin(A) as tx:
+        await tx.jobs.add([job])
+        assert await tx.jobs.get([job.job_id]) == {job.job_id: job}
+
+
 async def test_a_submit_takes_few_round_trips(deployment: Deployment, trips: Trips) -> None:
     meme = await stored(deployment.uow)
     with trips.at_most(2):

@@ -1,24 +1,30 @@
 """Who goes first in a lane: what is handed over takes no place that somebody waits for (I12), and none twice (I18)."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from attrs import evolve
 from tests.unit.usecases.site import Site, holds, never, turns
 
 from imgproc_adapters.memory import MemoryListener
+from imgproc_adapters.memory.claims import MemoryClaims
 from imgproc_adapters.testing.faults import Fault
+from imgproc_adapters.testing.models import ScriptedTextModel
 from imgproc_adapters.testing.seed import A, B
 from imgproc_adapters.testing.waiting import until
 from imgproc_app.worker.lane import LaneRunner
 from imgproc_app.worker.worker import ImageProcessingWorker, Pace
 from imgproc_domain.claim import Claim
+from imgproc_domain.config import VectorSpace
 from imgproc_domain.diagnosis import Diagnosis, ErrorCode
 from imgproc_domain.errors import DatabaseUnavailable
 from imgproc_domain.ports.models import Declined
 from imgproc_domain.scope import Scope
 from imgproc_domain.stage import TaskType
-from imgproc_domain.task import TaskStatus
+from imgproc_domain.task import Task, TaskStatus
+from imgproc_domain.usecases.configuration import take_over
 from imgproc_domain.usecases.perform import perform
 from imgproc_domain.usecases.points import Point
 
@@ -262,3 +268,29 @@ async def test_an_unsuccessful_look_is_not_believed() -> None:
     with pytest.raises(DatabaseUnavailable):
         await lane.turn()
     assert not believes(lane)
+
+
+async def test_a_superseded_lane_claims_once_for_nothing_and_asks_first_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    claim = MemoryClaims.claim
+
+    async def noted(claims: MemoryClaims, task_type: TaskType, limit: int, *rest: Any) -> Sequence[Task]:
+        made.append(limit)
+        return await claim(claims, task_type, limit, *rest)
+
+    monkeypatch.setattr(MemoryClaims, "claim", noted)
+    site = Site()
+    await site.upload()
+    text = ScriptedTextModel(space=VectorSpace("scripted-text-2", 64), ledger=site.ledger)
+    await take_over(evolve(site.deployment, text=text), A)
+    lane, _ = site.lane(TaskType.VISUAL, never)
+    for _ in range(3):
+        assert not await lane.turn()
+    assert made == [VISUAL_LIMIT]
+    assert [(task.status, task.lease.generation) for task in site.view().tasks] == [(TaskStatus.QUEUED, 0)]
+    await take_over(site.deployment, A)
+    assert await lane.turn()
+    assert (lane.busy, made) == (1, [VISUAL_LIMIT] * 2)
+    await lane.finish(0)
