@@ -20,7 +20,7 @@ from imgproc_app.cli.intake import Intake, Outcome
 from imgproc_app.cli.jobs import Followed, JobFollower, running_tasks
 from imgproc_app.cli.opening import opened
 from imgproc_app.cli.options import folder_type
-from imgproc_app.cli.output import one_line
+from imgproc_app.cli.output import Output, one_line
 from imgproc_app.cli.program import command_line
 from imgproc_app.cli.questions import Answered, answers_table, ask, examples
 from imgproc_app.cli.samples import Question, read_questions, samples_folder
@@ -110,7 +110,7 @@ def _library(settings: Settings, name: str) -> Settings:
 
 async def _demo(session: Session, plan: Plan, stop: Stop, *, once: bool, port_given: bool) -> int:
     output, measured = session.output, Measured()
-    with _listen(plan.settings, port_given=port_given) as bound:
+    with _listen(plan.settings, output, port_given=port_given) as bound:
         output.note(f"starting the embedded PostgreSQL in {plan.settings.data_dir} ...")
         async with AsyncExitStack() as stack:
             runtime = await stack.enter_async_context(opened(plan.settings))
@@ -129,12 +129,13 @@ async def _demo(session: Session, plan: Plan, stop: Stop, *, once: bool, port_gi
     return int(once and measured.succeeded < measured.pictures + measured.rejected)
 
 
-def _listen(settings: Settings, *, port_given: bool) -> socket.socket:
+def _listen(settings: Settings, output: Output, *, port_given: bool) -> socket.socket:
     try:
         return listen(settings.host, settings.port)
     except AddressUnusable:
         if port_given:
             raise
+        output.note(f"port {settings.port} is not free: the service will take another one")
         return listen(settings.host, 0)
 
 

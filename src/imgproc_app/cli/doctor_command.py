@@ -36,14 +36,15 @@ async def _examine(session: Session) -> int:
     if session.output.as_json:
         listed = [{"check": c.name, "verdict": c.verdict.value, "found": c.found, "fix": c.fix} for c in checks]
         session.output.document({"ok": wrong == 0, "checks": listed})
-    session.output.say(_summary(len(checks), wrong, sum(check.verdict is Verdict.SKIPPED for check in checks)))
+    session.output.say(_summary([check.verdict for check in checks]))
     return int(wrong > 0)
 
 
-def _summary(total: int, wrong: int, skipped: int) -> str:
+def _summary(verdicts: list[Verdict]) -> str:
+    wrong, skipped, warned = map(verdicts.count, (Verdict.FAILED, Verdict.SKIPPED, Verdict.WARNING))
     if not wrong:
-        return "everything is there"
-    return f"{wrong} of {total} checks failed" + (f", {skipped} skipped" if skipped else "")
+        return "everything is there" + (f"; warnings: {warned}" if warned else "")
+    return f"{wrong} of {len(verdicts)} checks failed" + (f", {skipped} skipped" if skipped else "")
 
 
 def _print(session: Session, check: Check) -> None:

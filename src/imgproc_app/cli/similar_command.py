@@ -78,7 +78,7 @@ async def _similar(session: Session, looks: Path | MemeId, number: int, min_scor
         columns = ("score", "kind", "file", "title", "meme id")
         session.output.table(table_of("", columns, rows, right=["score"], whole=["meme id"]))
     else:
-        session.output.say("nothing looks like it")
+        session.output.say("nothing looks like it" if min_score is None else "nothing looks enough like it")
     return 0
 
 

@@ -57,7 +57,8 @@ async def similar_to_picture(
         InvalidQuery: ``n_results`` outside 1..100, ``min_score`` outside -1..1; nothing was read.
         PictureRejected: no acceptable picture, or too large.
         InsufficientStorage: no room to stage it.
-        CacheNotReady, ModelError: as `similar_to`.
+        CacheNotReady: the library has no picture, or none that has been looked at yet.
+        ModelError: as `similar_to`.
     """
     wanted = parse_wanted(n_results, min_score)
     staged = await deployment.blobs.stage(chunks, deployment.limits.upload_bytes)
@@ -106,7 +107,8 @@ async def _similar(
     found = await tx.similar.nearest(deployment.visual.space.id, vector, wanted.n_results, without)
     if not found and exact is None:
         others = await tx.memes.count() - (without is not None)
-        if others > 0:
+        # a picture that is alone in its library has nothing like it; one that is sent to an empty one was not compared
+        if others > 0 or without is None:
             raise CacheNotReady("no picture of this library has been looked at yet", total=others)
     return matches(found, wanted, deployment.limits.near_score, exact)
 

@@ -96,7 +96,9 @@ async def test_foreign_deleted_and_unknown_pictures_are_not_there() -> None:
 
 async def test_nothing_is_alike_as_long_as_nothing_was_looked_at() -> None:
     site = seeing({"cat": CAT, "dog": DOG, "new": CAT})
-    assert await similar_to_picture(site.deployment, A, content("new")) == ()
+    with pytest.raises(CacheNotReady) as empty:
+        await similar_to_picture(site.deployment, A, content("new"))
+    assert empty.value.details == {"total": 0}
     cat = await site.upload("cat")
     assert await similar_to(site.deployment, A, cat.meme_id) == ()
     await site.upload("dog")
