@@ -1,15 +1,19 @@
 """Databases in which everything has happened: made once a test process, cloned for each test."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Final
 from uuid import uuid4
 
 import psycopg
 import pytest
+import pytest_asyncio
 from psycopg.conninfo import make_conninfo
+from sqlalchemy.ext.asyncio import AsyncEngine
 from tests.integration.postgres.outcomes import populate
+
+from imgproc_adapters.postgres.engine import open_engine
 
 NUMBERS: Final = count(1)
 
@@ -52,3 +56,11 @@ def busy(postgres_server: str, busy_template: str) -> Iterator[str]:
 def quiet(postgres_server: str, quiet_template: str) -> Iterator[str]:
     """As `busy`, with nothing under way."""
     yield from cloned(postgres_server, quiet_template)
+
+
+@pytest_asyncio.fixture
+async def lone(database: str, pooled: bool) -> AsyncIterator[AsyncEngine]:
+    """An engine with one connection, so that every statement goes over the one that is watched."""
+    engine = open_engine(database, pool_size=1, pooler=pooled)
+    yield engine
+    await engine.dispose()

@@ -2,22 +2,18 @@
 
 import asyncio
 import logging
-import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from psycopg import AsyncConnection
-from psycopg.pq import Trace
 from sqlalchemy.ext.asyncio import AsyncEngine
 from tests.integration.postgres.test_races import soon, waiting
+from tests.integration.postgres.trips import Trips
 
 from imgproc_adapters.policy import AllowAllPolicy
 from imgproc_adapters.postgres.dispatch import PostgresDispatch
-from imgproc_adapters.postgres.engine import open_engine
 from imgproc_adapters.postgres.pool import checked_out
 from imgproc_adapters.postgres.uow import PostgresUnitOfWork
 from imgproc_adapters.system import SystemIds
@@ -47,44 +43,6 @@ from imgproc_domain.usecases.views import job_counts
 
 A = Scope("trips-a")
 ME = WorkerId("me")
-# what the server is asked to answer before it goes on: a pipeline is one of them
-_ASKED = re.compile(r"^F\t\d+\t(?:Sync|Query)\b", re.MULTILINE)
-
-
-class Trips:
-    """Counts how often the client waits for the server, by what libpq writes down of one connection's messages."""
-
-    def __init__(self, file: Path, connection: AsyncConnection) -> None:
-        self._file = file
-        self._connection = connection
-        self._told = file.open("w", encoding="utf-8")
-        connection.pgconn.trace(self._told.fileno())
-        connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
-        self._seen = 0
-
-    @contextmanager
-    def at_most(self, count: int) -> Iterator[None]:
-        self._taken()
-        yield
-        taken = self._taken()
-        assert 1 <= taken <= count, f"{taken} round trips"
-
-    def _taken(self) -> int:
-        text = self._file.read_text(encoding="utf-8")
-        fresh, self._seen = text[self._seen :], len(text)
-        return len(_ASKED.findall(fresh))
-
-    def close(self) -> None:
-        self._connection.pgconn.untrace()
-        self._told.close()
-
-
-@pytest_asyncio.fixture
-async def lone(database: str, pooled: bool) -> AsyncIterator[AsyncEngine]:
-    """An engine with one connection, so that every statement goes over the one that is watched."""
-    engine = open_engine(database, pool_size=1, pooler=pooled)
-    yield engine
-    await engine.dispose()
 
 
 @pytest_asyncio.fixture

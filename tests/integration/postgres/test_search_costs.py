@@ -12,9 +12,8 @@ from attrs import define, evolve, field
 from sqlalchemy.ext.asyncio import AsyncEngine
 from tests.integration.postgres.hall import A, Hall
 from tests.integration.postgres.test_plans_search import FILL, SPACE
-from tests.integration.postgres.test_round_trips import Trips
+from tests.integration.postgres.trips import Trips
 
-from imgproc_adapters.postgres.engine import open_engine
 from imgproc_adapters.postgres.pool import checked_out
 from imgproc_adapters.postgres.session import Sql
 from imgproc_adapters.postgres.uow import PostgresTransaction, PostgresUnitOfWork
@@ -37,14 +36,6 @@ ENTRIES: Final = "cache_generation_entries"
 # of this transaction alone, if every one before it has told what it read
 SCANS: Final = Sql(b"SELECT relname, coalesce(seq_scan, 0) + coalesce(idx_scan, 0) FROM pg_stat_xact_user_tables")
 FLUSH: Final = Sql(b"SELECT pg_stat_force_next_flush()")
-
-
-@pytest_asyncio.fixture
-async def lone(database: str, pooled: bool) -> AsyncIterator[AsyncEngine]:
-    """An engine with one connection, so that every statement goes over the one that is watched."""
-    engine = open_engine(database, pool_size=1, pooler=pooled)
-    yield engine
-    await engine.dispose()
 
 
 @pytest_asyncio.fixture
