@@ -101,8 +101,8 @@ MUTANTS: Final = (
         breaks="I12",
         wrong="a call that many share is cancelled because one of them lost its lease",
         file=_LANE,
-        before="            if running is not None and all(\n",
-        after="            if running is not None and any(\n",
+        before="        for running in {self._running[claim] for claim in lost} - needed:\n",
+        after="        for running in {self._running[claim] for claim in lost}:\n",
         tests=_SHARED,
     ),
     Mutant(
@@ -110,8 +110,8 @@ MUTANTS: Final = (
         breaks="I6",
         wrong="a call that nobody holds a claim of any more goes on if claims were lost one after the other",
         file=_LANE,
-        before="                claim in self._lost for claim, its in self._running.items() if its is running\n",
-        after="                claim in lost for claim, its in self._running.items() if its is running\n",
+        before="self._running.items() if claim not in self._lost}\n",
+        after="self._running.items() if claim not in lost}\n",
         tests=_SHARED,
     ),
     Mutant(
@@ -119,8 +119,8 @@ MUTANTS: Final = (
         breaks="I6",
         wrong="a call whose claims are lost goes on as long as another call of its lane does",
         file=_LANE,
-        before="                claim in self._lost for claim, its in self._running.items() if its is running\n",
-        after="                claim in self._lost for claim, its in self._running.items() if its is not None\n",
+        before="        for running in {self._running[claim] for claim in lost} - needed:\n",
+        after="        for running in () if needed else {self._running[claim] for claim in lost}:\n",
         tests=_SHARED,
     ),
     Mutant(

@@ -5,6 +5,7 @@ from typing import Final
 
 from imgproc_adapters.postgres.arrays import Texts, Times, Uuids
 from imgproc_adapters.postgres.changes import Change, Table, alike, save, update
+from imgproc_adapters.postgres.inserts import insert
 from imgproc_adapters.postgres.rows import (
     ATTEMPT,
     ATTEMPT_COLUMNS,
@@ -23,16 +24,6 @@ from imgproc_domain.grant import Grant
 from imgproc_domain.ids import AttemptId, GrantId, TaskId
 from imgproc_domain.policy import Operation
 from imgproc_domain.ports.execution import Release
-
-_ADD_ATTEMPTS: Final = statement(
-    """
-    INSERT INTO task_attempts (scope_id, task_id, attempt_no, attempt_id, request_id, session_id, generation, status,
-        input_digest, created_at, external_started_at, hard_deadline_at, completed_at, error_code, error_message)
-    SELECT %(scope)s, n.* FROM unnest(%(task_id)s, %(attempt_no)s, %(attempt_id)s, %(request_id)s, %(session_id)s,
-        %(generation)s, %(status)s, %(input_digest)s, %(created_at)s, %(external_started_at)s, %(hard_deadline_at)s,
-        %(completed_at)s, %(error_code)s, %(error_message)s) AS n
-    """
-)
 
 # pk_task_attempts, backwards: one entry a task.
 _LAST: Final = statement(
@@ -65,15 +56,6 @@ _SAVE_ATTEMPTS: Final = statement(
 
 # As above, for attempts that move alike: an attempt's id is its own within the scope.
 _SAME_MOVE: Final = "task_id = ANY (%(ids)s) AND attempt_id = ANY (%(attempt_ids)s) AND status = %(expected)s"
-
-_ADD_GRANTS: Final = statement(
-    """
-    INSERT INTO operation_grants (scope_id, grant_id, operation, logical_request_key, fingerprint, reservation,
-        task_id, job_id, status, created_at, updated_at)
-    SELECT %(scope)s, n.* FROM unnest(%(ids)s, %(operation)s, %(key)s, %(fingerprint)s, %(reservation)s,
-        %(task_id)s, %(job_id)s, %(status)s, %(created_at)s, %(updated_at)s) AS n
-    """
-)
 
 # uq_operation_grants_request, one probe a key: as an array of keys it would compete with reading the whole scope.
 _GRANTS_BY_KEY: Final = statement(
@@ -147,7 +129,8 @@ class PostgresAttempts:
 
     async def add(self, attempts: Sequence[Attempt]) -> None:
         if attempts:
-            self._session.later(_ADD_ATTEMPTS, **attempt_identity(attempts), **attempt_state(attempts))
+            columns = attempt_identity(attempts) | attempt_state(attempts)
+            self._session.later(insert("task_attempts", "task_id", columns))
 
     async def last(self, task_ids: Collection[TaskId]) -> Mapping[TaskId, Attempt]:
         rows = await self._session.rows(_LAST, ids=Uuids(set(task_ids))) if task_ids else ()
@@ -191,7 +174,8 @@ class PostgresGrants:
 
     async def add(self, grants: Sequence[Grant]) -> None:
         if grants:
-            self._session.later(_ADD_GRANTS, **grant_identity(grants), **grant_state(grants))
+            columns = grant_identity(grants) | grant_state(grants)
+            self._session.later(insert("operation_grants", "grant_id", columns))
 
     async def by_key(self, operation: Operation, keys: Collection[str]) -> Mapping[str, Grant]:
         rows = await self._session.rows(_GRANTS_BY_KEY, operation=operation, keys=Texts(set(keys))) if keys else ()

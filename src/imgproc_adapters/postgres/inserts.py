@@ -14,14 +14,15 @@ from imgproc_adapters.postgres.session import Ask, Sql, statement
 def insert(table: str, key: str, columns: Mapping[str, Any]) -> Ask:
     """Return the statement that inserts rows, given by column, and its values.
 
-    ``columns`` holds arrays of equal length, in the order of the rows; "ids" are the values of the column ``key``.
+    ``columns`` holds arrays of equal length, in the order of the rows. Those of the column ``key``, which may be called
+    "ids", always travel as one.
     """
     differing: dict[str, Any] = {}
     shared: dict[str, Any] = {}
     for name, values in columns.items():
         first = values[0]
         # most columns that differ do so between their ends, and comparing all of their values takes long
-        if name == "ids" or first != values[-1] or values.count(first) != len(values):
+        if name in ("ids", key) or first != values[-1] or values.count(first) != len(values):
             differing[name] = values
         elif first is not None:
             shared[name] = first

@@ -48,10 +48,8 @@ class PostgresJobs:
     async def add(self, jobs: Sequence[Job]) -> None:
         if jobs:
             stages = stage_arrays([(job.job_id, state) for job in jobs for state in job.stages])
-            sql, values = insert("image_processing_jobs", "job_id", job_identity(jobs) | job_state(jobs))
-            self._session.later(sql, **values)
-            sql, values = insert("image_processing_stages", "job_id", stages)
-            self._session.later(sql, **values)
+            self._session.later(insert("image_processing_jobs", "job_id", job_identity(jobs) | job_state(jobs)))
+            self._session.later(insert("image_processing_stages", "job_id", stages))
 
     async def get(self, ids: Collection[JobId]) -> Mapping[JobId, Job]:
         return await self._jobs(JOBS, ids)
@@ -99,8 +97,7 @@ class PostgresTasks:
 
     async def add(self, tasks: Sequence[Task]) -> None:
         if tasks:
-            sql, values = insert("tasks", "task_id", task_identity(tasks) | task_state(tasks))
-            self._session.later(sql, **values)
+            self._session.later(insert("tasks", "task_id", task_identity(tasks) | task_state(tasks)))
 
     async def get(self, ids: Collection[TaskId]) -> Mapping[TaskId, Task]:
         rows = await self._session.rows(TASKS, ids=Uuids(set(ids))) if ids else ()

@@ -307,7 +307,7 @@ def grant_state(grants: Sequence[Grant]) -> dict[str, object]:
 def grant_identity(grants: Sequence[Grant]) -> dict[str, object]:
     return {
         "operation": Texts(g.operation for g in grants),
-        "key": Texts(g.logical_request_key for g in grants),
+        "logical_request_key": Texts(g.logical_request_key for g in grants),
         "fingerprint": Texts(g.fingerprint for g in grants),
         "reservation": Texts(g.reservation for g in grants),
         "task_id": Uuids(g.task_id for g in grants),

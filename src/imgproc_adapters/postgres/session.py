@@ -105,12 +105,12 @@ class Session:
         """As `run`, of several statements in one round trip; they run in this order."""
         return [cursor.rowcount for cursor in await self._ask(asks)] if asks else []
 
-    def later(self, sql: Sql, **params: object) -> None:
+    def later(self, ask: Ask) -> None:
         """Write with whatever is asked next, COMMIT at the latest: rows that are new, of which nobody asks how many.
 
         What is wrong with it is raised there.
         """
-        self._later.append((sql, params))
+        self._later.append(ask)
 
     async def finish(self, commit: Sql, *asks: Ask) -> None:
         """Send what is left to write, then ``asks``, then COMMIT, in one round trip.

@@ -218,12 +218,14 @@ class LaneRunner:
     def _run(self, executions: Sequence[Execution]) -> None:
         """Begin executions, as many in one call as the model takes."""
         size = self._batch
-        shared = [execution for execution in executions if size > 1 and may_share(execution)]
+        shared: list[Execution] = []
+        alone: list[Execution] = []
+        for execution in executions:
+            (shared if size > 1 and may_share(execution) else alone).append(execution)
         for begin in range(0, len(shared), size):
             self._begin(shared[begin : begin + size])
-        for execution in executions:
-            if size == 1 or not may_share(execution):
-                self._begin([execution])
+        for execution in alone:
+            self._begin([execution])
 
     def _begin(self, executions: Sequence[Execution]) -> None:
         work = perform_together(self._deployment, executions) if len(executions) > 1 else self._alone(executions[0])
@@ -273,11 +275,10 @@ class LaneRunner:
         """Stop the local execution of claims whose lease was lost; one that is just being started never begins."""
         lost = [claim for claim in claims if claim in self._running]
         self._lost.update(lost)
-        for running in {self._running[claim] for claim in lost}:
-            # one that others share goes on for them: what it brings for those that are lost is fenced
-            if running is not None and all(
-                claim in self._lost for claim, its in self._running.items() if its is running
-            ):
+        # a call that others share goes on for them: what it brings for those that are lost is fenced
+        needed = {running for claim, running in self._running.items() if claim not in self._lost}
+        for running in {self._running[claim] for claim in lost} - needed:
+            if running is not None:
                 running.cancel()
 
     async def finish(self, within: float) -> None:

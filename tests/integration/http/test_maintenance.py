@@ -99,22 +99,23 @@ async def test_copies_are_listed_newest_first_page_by_page_and_each_scope_sees_i
     assert (await site.bob.get(GENERATIONS)).json() == {"items": [], "next_cursor": None}
 
 
-async def test_a_copy_of_a_library_that_went_over_to_another_model_is_of_that_one(site: Site) -> None:
+async def copied_behind_a_switch(site: Site) -> None:
+    """One picture, another model that is switched to, and a copy of what is found then."""
     await described(site, "a cat")
     await filled(site)
     await step(site, "switch")
     await site.alice.post(GENERATIONS)
     await built(site)
+
+
+async def test_a_copy_of_a_library_that_went_over_to_another_model_is_of_that_one(site: Site) -> None:
+    await copied_behind_a_switch(site)
     (found,) = (await site.alice.get(GENERATIONS)).json()["items"]
     assert (found["model"], found["entries"]) == (OTHER.id, 1)
 
 
 async def test_the_state_names_the_model_of_the_legacy_index_that_is_read(site: Site) -> None:
-    await described(site, "a cat")
-    await filled(site)
-    await step(site, "switch")
-    await site.alice.post(GENERATIONS)
-    await built(site)
+    await copied_behind_a_switch(site)
     await step(site, "rollback", to=OWN["model"])
     code, back = await step(site, "rollback", to="legacy")
     assert (code, back["read"], back["serving"]) == (200, NEXT, OWN)
